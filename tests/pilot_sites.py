@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from provisioner.providers.batch.slurm.text import named
 from tests.pbs import Pbs, running_pbs
 from tests.slurm import Slurm, require_slurm, running_slurm
 
@@ -60,11 +61,20 @@ class SlurmSite:
         self._slurm = slurm
 
     def jobs(self, state: str = "") -> list[str]:
-        states = {"": (), "running": ("RUNNING",), "waiting": ("PENDING",)}[state]
-        return self._slurm.jobs(*states)
+        states = {"": (), "running": ("-t", "RUNNING"), "waiting": ("-t", "PENDING")}[state]
+        return list(self._ids(*states))
 
     def all_jobs(self) -> list[str]:
-        return self._slurm.run("squeue", "-h", "-t", "all", "-o", "%j").split()
+        return list(self._ids("-t", "all"))
+
+    def submissions(self) -> set[str]:
+        """Ids: of an array one."""
+        return {id_.partition("_")[0] for id_ in self._ids("-t", "all").values()}
+
+    def _ids(self, *which: str) -> dict[str, str]:
+        """By name; those of an array are called as the master calls them."""
+        lines = self._slurm.run("squeue", "-h", "-r", "-o", "%i %j", *which).splitlines()
+        return {named(id_, name): id_ for id_, name in map(str.split, lines)}
 
     def occupy_a_node(self) -> str:
         words = ("--parsable", "-w", "n2", "--gres=gpu:2", "--output=/dev/null")
@@ -74,13 +84,13 @@ class SlurmSite:
         self._slurm.run("scancel", job_id)
 
     def id_of(self, name: str) -> str:
-        return self._slurm.run("squeue", "-h", "-n", name, "-o", "%i").strip()
+        return self._ids()[name]
 
     def excluded_by(self, name: str) -> list[str]:
         return self._slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%x").split()
 
     def shorten(self, name: str) -> None:
-        start = self._slurm.run("squeue", "-h", "-n", name, "-o", "%S").strip()
+        start = self._slurm.run("squeue", "-h", "-j", self.id_of(name), "-o", "%S").strip()
         limit = _limit_in_minutes(datetime.fromisoformat(start).timestamp())
         self._slurm.run("scontrol", "update", f"JobId={self.id_of(name)}", f"TimeLimit={limit}")
 

@@ -111,6 +111,10 @@ class Lease:
     ended_at: float | None = None
 
     @property
+    def job_name(self) -> str:
+        return self.tag
+
+    @property
     def agents(self) -> tuple[str, ...]:
         return tuple(f"{self.tag}-{number}" for number in range(self.shape.nodes))
 

@@ -57,6 +57,7 @@ class FakeBatch:
     """Implements `BatchSystem`. A job on nodes runs an agent on each, as it is told in its directory."""
 
     name = "slurm"
+    most_tasks = 1
 
     def __init__(self, world: AgentsWorld) -> None:
         self._world = world

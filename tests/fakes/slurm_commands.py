@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done
 
 DOWN = "Unable to contact slurm controller (connect failure)\n"
+LIMIT = (
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+    "(job submit limit, user's size and/or time limits)\n"
+)
 PARTITION = (
     "PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A "
     "DefaultTime=00:30:00 DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO MaxNodes=UNLIMITED "
@@ -37,6 +42,13 @@ class Job:
     """As it was asked for; it gets the first nodes all the same, as with a system that cannot be told."""
     is_ours: bool = True
     """Else another user's."""
+    array: int = 0
+    """The id of the array that it is one of; its number there."""
+    number: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.array}_{self.number}" if self.array else str(self.id)
 
     @property
     def is_over(self) -> bool:
@@ -69,6 +81,10 @@ class FakeSlurm:
     hung: asyncio.Event = field(default_factory=asyncio.Event)
     """Some command hangs."""
     calls: list[str] = field(default_factory=list)
+    submitted: int = 0
+    """Jobs, those of arrays included."""
+    room: int | None = None
+    """So many jobs that are not over a user may have; those of an array count."""
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
@@ -94,11 +110,11 @@ class FakeSlurm:
                 )
             case ["scancel", *ids]:
                 for id_ in ids:  # without a word for those that are over or unknown
-                    if (job := self.jobs.get(int(id_))) is not None:
-                        job.finish("CANCELLED", time.time())
+                    if (job := self._of(id_)) is not None:
+                        self._cancel(job)
                 return Done(0)
             case ["scontrol", "show", "job", "-o", id_]:
-                return self._show(int(id_))
+                return self._show(id_)
             case ["scontrol", "show", "partition", "-o"]:
                 return Done(0, PARTITION)
             case ["scontrol", "show", "node", "-o"]:
@@ -117,7 +133,23 @@ class FakeSlurm:
                 job.run(time.time())
 
     def named(self, name: str) -> Job:
-        return next(job for job in self.jobs.values() if job.name == name)
+        """Of an array: with its number behind a dot."""
+        name, _, number = name.partition(".")
+        return next(
+            job
+            for job in self.jobs.values()
+            if job.name == name and (not number or job.number == int(number))
+        )
+
+    def _of(self, key: str) -> Job | None:
+        return next((job for job in self.jobs.values() if job.key == key), None)
+
+    def _cancel(self, job: Job) -> None:
+        """A job of an array that has not started is not known any more then, if others are left."""
+        others = [one for one in self.jobs.values() if one.array == job.array and one is not job]
+        if job.array and job.state == "PENDING" and not all(one.is_over for one in others):
+            del self.jobs[job.id]
+        job.finish("CANCELLED", time.time())
 
     def _sbatch(self, options: Sequence[str], script: str) -> Done:
         assert script.startswith("#!/bin/sh\n")
@@ -125,23 +157,34 @@ class FakeSlurm:
             return Done(1, "", self.refusal)
         given = dict(option[2:].partition("=")[::2] for option in options)
         hours, minutes, seconds = map(int, given["time"].split(":"))
-        id_ = len(self.jobs) + 1
-        job = Job(
-            id=id_,
-            name=given["job-name"],
-            nodes=int(given["nodes"]),
-            limit_s=hours * 3600.0 + minutes * 60 + seconds,
-            exclude=given.get("exclude", ""),
-        )
-        self.jobs[id_] = job
-        if not self.holds_back:
-            job.run(time.time())
+        last = given.get("array", "").rpartition("-")[2]
+        tasks = int(last) + 1 if last else 1
+        living = sum(not job.is_over for job in self.jobs.values())
+        if self.room is not None and living + tasks > self.room:
+            return Done(1, "", LIMIT)
+        id_ = max(self.submitted, *self.jobs, 0) + 1
+        self.submitted += tasks
+        for number in range(tasks):
+            job = Job(
+                id=id_ + number,
+                name=given["job-name"],
+                nodes=int(given["nodes"]),
+                limit_s=hours * 3600.0 + minutes * 60 + seconds,
+                exclude=given.get("exclude", ""),
+                array=id_ if last else 0,
+                number=number,
+            )
+            self.jobs[job.id] = job
+            if not self.holds_back:
+                job.run(time.time())
         if self.lost_replies:
             self.lost_replies -= 1
             return Done(1, "", "sbatch: error: Batch job submission failed: Socket timed out on\n")
         return Done(0, f"{id_}\n")
 
     def _squeue(self, options: Sequence[str]) -> Done:
+        arrays = any(job.array for job in self.jobs.values())
+        assert "-r" in options or not arrays, "jobs of an array that wait would be one line"
         names = next((o[7:].split(",") for o in options if o.startswith("--name=")), None)
         shown = [
             job
@@ -150,22 +193,25 @@ class FakeSlurm:
         ]
         return Done(0, "".join(_line(job) for job in shown))
 
-    def _show(self, id_: int) -> Done:
-        job = self.jobs.get(id_)
+    def _show(self, key: str) -> Done:
+        job, array = self._of(key), key.partition("_")[0]
+        if job is None and any(str(one.array) == array for one in self.jobs.values()):
+            return Done(1, f"Job {key} not found\n")
         if job is None:
             return Done(1, "", "slurm_load_jobs error: Invalid job id specified\n")
+        task = f"ArrayJobId={job.array} ArrayTaskId={job.number} " if job.array else ""
         code = "0:9" if job.state == "CANCELLED" and job.had_nodes else "0:0"
         times = f"StartTime={_time(job.start, 'Unknown')} EndTime={_time(job.end, 'Unknown')}"
         return Done(
             0,
-            f"JobId={job.id} JobName={job.name} UserId=alice(2001) GroupId=alice(2001) MCS_label=N/A "
+            f"JobId={job.id} {task}JobName={job.name} UserId=alice(2001) GroupId=alice(2001) MCS_label=N/A "
             f"JobState={job.state} Reason={job.reason} Requeue=0 Restarts=0 ExitCode={code} {times} "
             f"Partition=gpu NodeList={_nodes(job, '(null)')} NumNodes={job.nodes}\n",
         )
 
 
 def _line(job: Job) -> str:
-    words = (job.id, job.state, _time(job.start, "N/A"), _time(job.end, "N/A"), _nodes(job, ""))
+    words = (job.key, job.state, _time(job.start, "N/A"), _time(job.end, "N/A"), _nodes(job, ""))
     return "|".join(map(str, (*words, job.nodes, job.reason, job.name))) + "\n"
 
 

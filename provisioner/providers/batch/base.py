@@ -35,6 +35,21 @@ SURE_S = 20.0
 DISPATCHED, PILOTS = "wl", "wp"
 
 
+def task_name(array: str, number: int) -> str:
+    """What one job of an array is called here. Its site shows the name of the array, and the number in the id."""
+    return f"{array}.{number}"
+
+
+def array_of(name: str) -> str:
+    """The name that the site shows of a job of ours, whose own have no dot."""
+    return name.partition(".")[0]
+
+
+def task_id(array_id: str | int, number: int) -> str:
+    """As Slurm writes it: no other system is asked for arrays."""
+    return f"{array_id}_{number}"
+
+
 def job_prefix(kind: str, cluster_id: str) -> str:
     """With which the names of all jobs of one cluster begin."""
     return f"{kind}-{cluster_id.replace('-', '')[:8]}-"
@@ -172,6 +187,8 @@ class JobSpec:
     """A job to be submitted."""
 
     name: str
+    tasks: int = 0
+    """0: one job. Else an array of so many: number 3 starts in `directory` with `.3` after its name."""
     queue: str
     nodes: int
     gpus_per_node: int
@@ -250,10 +267,18 @@ class BatchSystem(Protocol):
         """`slurm` or `pbs`."""
         ...
 
+    @property
+    def most_tasks(self) -> int:
+        """How many equal jobs it takes as one array; 1: it takes none. May be known better after `site`."""
+        ...
+
     async def site(self) -> Site: ...
 
     async def submit(self, job: JobSpec) -> str:
-        """The id of the job. Raises JobRefused; after NoAnswer it may exist all the same."""
+        """The id of the job. Raises JobRefused; after NoAnswer it may exist all the same.
+
+        Of an array that of the whole: its jobs are like others from then on, called `task_name` and `task_id`.
+        """
         ...
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:

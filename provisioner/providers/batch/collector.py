@@ -52,20 +52,20 @@ class Collector:
         """
         if files is None or self._tasks is None:
             return True
-        if job.tag not in self._running:
+        if job.job_name not in self._running:
             task = self._tasks.create_task(self._collect(job, files, before))
-            self._running[job.tag] = task
+            self._running[job.job_name] = task
             task.add_done_callback(lambda _: self._done())
-        return self._running[job.tag].done()
+        return self._running[job.job_name].done()
 
     def forget(self, job: Leased) -> None:
-        self._running.pop(job.tag, None)
+        self._running.pop(job.job_name, None)
 
     async def _collect(self, job: Leased, files: JobFiles, before: float) -> None:
         try:
             nodes = await asyncio.to_thread(files.left_behind, job)
         except OSError as error:
-            log.warning("what is left of job %s cannot be read: %s", job.tag, error.strerror)
+            log.warning("what is left of job %s cannot be read: %s", job.job_name, error.strerror)
             return
         become = self._before(job.shape.user) if job.shape.user and self._before else ()
         await asyncio.gather(*(self._ask(node, before, become) for node in nodes))

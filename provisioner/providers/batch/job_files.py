@@ -7,6 +7,8 @@
     DIR/nodes/K/agent/       the work_dir of its agent
     DIR/nodes/K/collect.log  what was said when that was read after the end of the job
 
+Each job of an array has a directory of its own: DIR.0, DIR.1, ...
+
 The folder must be seen by the master and by all nodes under the same path. Nothing secret is in the script, on a
 command line or in an environment.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -66,7 +68,12 @@ class Leased(Protocol):
 
     @property
     def tag(self) -> str:
-        """Its name, and that of its directory."""
+        """By what we know it; what its token is for."""
+        ...
+
+    @property
+    def job_name(self) -> str:
+        """As of `JobReport`; so is its directory called."""
         ...
 
     @property
@@ -102,7 +109,7 @@ class JobFiles:
 
     def write(self, job: Leased, token: str) -> JobSpec:
         """Repeating it changes nothing. Raises OSError; NoAnswer where the disk cannot be reached."""
-        directory, disk = self.root / job.tag, self._disk(job)
+        directory, disk = self.root / job.job_name, self._disk(job)
         for number, agent_id in enumerate(job.agents):
             node = directory / "nodes" / str(number)
             settings = {
@@ -125,17 +132,10 @@ class JobFiles:
         shape = job.shape
         if self.prologue:
             disk.write(directory / BEGIN_NAME, begin_script(self.python, self.prologue).encode())
-        script = job_script(
-            directory,
-            self.python,
-            nodes=shape.nodes,
-            path=self.path,
-            libraries=self.libraries,
-            has_prologue=bool(self.prologue),
-        )
+        script = self._script(directory, shape.nodes)
         disk.write(directory / SCRIPT_NAME, script.encode())
         return JobSpec(
-            name=job.tag,
+            name=job.job_name,
             queue=shape.queue,
             nodes=shape.nodes,
             gpus_per_node=shape.gpus_per_node if shape.asks_for_gpus else 0,
@@ -151,10 +151,28 @@ class JobFiles:
             script=script,
         )
 
+    def write_array(self, name: str, jobs: Sequence[tuple[Leased, str]]) -> JobSpec:
+        """Of jobs of one node and one shape, in the order of their numbers, with their tokens. As `write`."""
+        specs = [self.write(job, token) for job, token in jobs]
+        directory = self.root / name
+        script = self._script(directory, specs[0].nodes, of_array=True)
+        return replace(specs[0], name=name, tasks=len(specs), directory=directory, script=script)
+
+    def _script(self, directory: Path, nodes: int, *, of_array: bool = False) -> str:
+        return job_script(
+            directory,
+            self.python,
+            nodes=nodes,
+            path=self.path,
+            libraries=self.libraries,
+            has_prologue=bool(self.prologue),
+            of_array=of_array,
+        )
+
     def log_tail(self, job: Leased) -> list[str]:
         """The last lines of its log; none if it cannot be read."""
         try:
-            said = self._disk(job).tail(self.root / job.tag / "batch.log", LOG_TAIL_BYTES)
+            said = self._disk(job).tail(self.root / job.job_name / "batch.log", LOG_TAIL_BYTES)
         except (OSError, NoAnswer):
             return []
         lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
@@ -170,14 +188,15 @@ class JobFiles:
         if (said := self.last_words(job)) or cause is not EndCause.LAUNCH_FAILED:
             return said
         return (
-            f"it left no log in its directory {self.root / job.tag}, which its node must see and its user may write: "
-            "set job_storage_root to a folder on a file system that all nodes share, with space left"
+            f"it left no log in its directory {self.root / job.job_name}, which its node must see and "
+            "its user may write: set job_storage_root to a folder on a file system that all nodes share, "
+            "with space left"
         )
 
     def agents_say(self, job: Leased) -> str:
         """Why agents of it have not reached the master, by the last line of the first that complains."""
         for number in range(min(job.shape.nodes, MOST_HEARD)):
-            log = self.root / job.tag / "nodes" / str(number) / "agent.log"
+            log = self.root / job.job_name / "nodes" / str(number) / "agent.log"
             with suppress(OSError, NoAnswer):
                 if said := _complaint(self._disk(job).tail(log, LOG_TAIL_BYTES)):
                     return f"node {number}: {said}"
@@ -198,7 +217,7 @@ class JobFiles:
 
     def _has_begun(self, job: Leased, number: int) -> bool:
         """Its host runs there, or has."""
-        node = self.root / job.tag / "nodes" / str(number)
+        node = self.root / job.job_name / "nodes" / str(number)
         with suppress(OSError, NoAnswer):
             return bool(self._disk(job).tail(node / "host.state", 1))
         return False
@@ -209,13 +228,13 @@ class JobFiles:
 
     def left_behind(self, job: Leased) -> list[Path]:
         """The directories of its nodes on which there are containers."""
-        nodes = (self.root / job.tag / "nodes" / str(n) for n in range(job.shape.nodes))
+        nodes = (self.root / job.job_name / "nodes" / str(n) for n in range(job.shape.nodes))
         disk = self._disk(job)
         return [node for node in nodes if disk.has_entries(node / "agent" / "containers")]
 
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
-        self._disk(job).remove(self.root / job.tag)
+        self._disk(job).remove(self.root / job.job_name)
 
     def _disk(self, job: Leased) -> Disk:
         return self.disk_of(job.shape.user) if job.shape.user and self.disk_of else self.disk

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.batch.base import SURE_S, JobPhase, JobRefused, JobReport
@@ -73,7 +73,7 @@ def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[F
             slots=intent.offer.slots,
             usd_per_hour=intent.offer.usd_per_hour,
             started_at=None if job is None else job.starts_at or pilot.written_at,
-            ends_at=None if ends_at is None else ends_at - MARGIN_S,
+            ends_at=None if ends_at is None else ends_at - MARGIN_S - pilot.leaves_early_s,
             leaves_at=ends_at if taken else None,
             leaves_because=taken,
             detail=pilot.how,
@@ -123,6 +123,31 @@ def verdict(pilot: Pilot, job: JobReport, now: float, system: str) -> Mapping[st
         return {"never_since": since}
     why = _waits(pilot, job, DIALECTS[system].name)
     return {"never_since": since, "cancelled": True, "refused": why}
+
+
+def time_is_over(pilot: Pilot, job: JobReport, now: float) -> bool:
+    """Before that of its array is: nothing works there any more, and the site would wait for its time limit."""
+    runs = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED) and job.ends_at is not None
+    early_s = pilot.leaves_early_s
+    return runs and early_s > 0 and now >= (job.ends_at or 0.0) - early_s
+
+
+def unwanted(
+    found: Mapping[str, JobReport], pilots: Iterable[Pilot], now: float
+) -> tuple[dict[str, str], list[str]]:
+    """Ids by name of jobs that nobody asked for, or that were cancelled; ids of those whose time is over."""
+    known = {pilot.job_name: pilot for pilot in pilots}
+    strange: dict[str, str] = {}
+    over = []
+    for name, job in found.items():
+        pilot = known.get(name)
+        if pilot is not None and time_is_over(pilot, job, now):
+            over.append(job.job_id)
+        elif job.phase not in (JobPhase.ENDING, JobPhase.ENDED) and (
+            pilot is None or pilot.cancelled
+        ):
+            strange[name] = job.job_id
+    return strange, over
 
 
 def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:

@@ -12,7 +12,7 @@ from threading import Lock
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from provisioner.providers.base import LaunchIntent
-from provisioner.providers.batch.base import EndCause
+from provisioner.providers.batch.base import EndCause, task_name
 from provisioner.providers.batch.disks import Disk
 from provisioner.providers.batch.job_files import JobFiles, Shape
 from provisioner.providers.batch.pilot_offers import staggered
@@ -29,9 +29,13 @@ class Pilot(BaseModel):
 
     format: int = 1
     tag: str
-    """Its name."""
+    """Of its launch; what its machines are called after."""
     intent: LaunchIntent
     written_at: float
+    array: str = ""
+    """The name of the array that it was submitted with. Empty: it is a job by itself."""
+    number: int = 0
+    """There."""
     job_id: str | None = None
     """None: the site was perhaps asked, and has not said that it took it."""
     ran: bool = False
@@ -63,9 +67,23 @@ class Pilot(BaseModel):
         return self.intent.pool
 
     @property
+    def job_name(self) -> str:
+        return task_name(self.array, self.number) if self.array else self.tag
+
+    @property
     def shape(self) -> Shape:
+        """Jobs of an array have one time limit."""
         frozen = SHAPES.validate_python(self.intent.request["shape"])
-        return staggered(frozen, self.intent.token)
+        return frozen if self.array else staggered(frozen, self.intent.token)
+
+    @property
+    def leaves_early_s(self) -> float:
+        """So much before the time limit of its array its work leaves, for others end with it."""
+        shape = self.shape
+        own_s = staggered(shape, self.intent.token).walltime_s
+        if not self.array or shape.walltime_s is None or own_s is None:
+            return 0.0
+        return max(0.0, shape.walltime_s - own_s)
 
     @property
     def agents(self) -> tuple[str, ...]:

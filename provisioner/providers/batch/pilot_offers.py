@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from provisioner.providers.base import LaunchIntent
 from provisioner.providers.batch.base import Queue, Site
 from provisioner.providers.batch.job_files import JobFiles, Shape
+from provisioner.providers.errors import Refusal
+from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, OfferKey, Quota
 from windlass.base.durations import format_duration
 
@@ -96,6 +99,18 @@ def offers_of(
             most_together=None if queue is None else queue.max_nodes or queue.nodes or None,
         )
         yield offer, walltime_s
+
+
+def sold_as(
+    provider: str, pools: Iterable[PilotOptions], site: Site | None, intent: LaunchIntent
+) -> tuple[PilotOptions, float]:
+    """What sells it now, and for how long. Raises Refusal."""
+    for options in pools:
+        for offer, walltime_s in offers_of(provider, options, site, 0):
+            if options.pool == intent.pool and offer.key == intent.offer.key:
+                return options, walltime_s
+    name = intent.offer.key.instance_type
+    raise Refusal(BlockKind.UNSUPPORTED, f"{name} is not for sale any more")
 
 
 def slots_of(options: PilotOptions, queue: Queue | None) -> int | None:

@@ -2,9 +2,9 @@
 
     launch() ── written down, submitted ──> group ── has nodes ──> machines ── over ──> ended, forgotten later
 
-A job is found by its name, which comes from the launch's token. The site is asked with one call for all jobs. What it
-does not answer is unknown: an end is believed when the site says it, or when it twice, `PROOF_S` apart, does not know
-the job.
+A job is found by its name, which comes from the launch's token, or from those of all that were submitted as one array
+(`submissions.py`). The site is asked with one call for all jobs. What it does not answer is unknown: an end is believed
+when the site says it, or when it twice, `PROOF_S` apart, does not know the job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
@@ -49,6 +48,8 @@ from provisioner.providers.batch.pilot_answers import (
     machines,
     refusal,
     refusal_of_queued,
+    time_is_over,
+    unwanted,
     verdict,
     waiting_group,
 )
@@ -59,8 +60,10 @@ from provisioner.providers.batch.pilot_offers import (
     offers_of,
     queue_of,
     shape_of,
+    sold_as,
 )
 from provisioner.providers.batch.pilot_stages import PilotStages
+from provisioner.providers.batch.submissions import GATHER_S, SUBMISSIONS, Submissions
 from provisioner.providers.errors import Refusal
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer
@@ -78,14 +81,13 @@ FRESH_S = 5.0
 """Who asks for one launch hears what the last list said."""
 KEEP_S = 600.0
 """How long the end of a job is told, and its directory kept."""
-RATES = {Api.LAUNCH: Rate(burst=10, per_s=5), Api.TERMINATE: Rate(burst=10, per_s=2)}
+TERMINATIONS = Rate(burst=10, per_s=2)
 _DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
 
 
 class PilotProvider(CannotStop):
     """Implements `provisioner.providers.base.Provider`: one site, by one user."""
 
-    rates = RATES
     list_grace_s = 0.0
 
     def __init__(
@@ -101,6 +103,7 @@ class PilotProvider(CannotStop):
         disk: Disk,
         check_lease: Callable[[], Awaitable[None]],
         host: PilotHost,
+        gather_s: float = GATHER_S,
         proof_s: float = PROOF_S,
         arrival_s: float = ARRIVAL_S,
         fresh_s: float = FRESH_S,
@@ -111,12 +114,14 @@ class PilotProvider(CannotStop):
         self._system = system
         self.pools = tuple(pools)
         self._book = book
-        self._token = token
         self._disk = disk
         self._check_lease = check_lease
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = job_prefix(PILOTS, cluster_id)
+        self._submissions = Submissions(
+            system, book, disk, token, clock, prefix=self._prefix, gather_s=gather_s
+        )
         self._arrival_s = arrival_s
         self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
         self._site: Site | None = None
@@ -141,6 +146,13 @@ class PilotProvider(CannotStop):
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def rates(self) -> Mapping[Api, Rate]:
+        """Of launches: what comes together may be one submission, and these are paced by themselves."""
+        most = self._system.most_tasks
+        launches = Rate(burst=most, per_s=most) if most > 1 else SUBMISSIONS
+        return {Api.LAUNCH: launches, Api.TERMINATE: TERMINATIONS}
 
     @property
     def list_every_s(self) -> float:
@@ -189,7 +201,7 @@ class PilotProvider(CannotStop):
         """Jobs stay."""
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
-        options, walltime_s = self._sold_as(intent)
+        options, walltime_s = sold_as(self._name, self.pools, self._site, intent)
         queue = queue_of(options, self._site)
         shape = shape_of(options, intent.offer, walltime_s, intent.count, queue)
         files = options.files
@@ -206,9 +218,7 @@ class PilotProvider(CannotStop):
         async with self._launching.setdefault(tag, asyncio.Lock()):
             pilot = self._book.get(tag)
             if pilot is None:
-                pilot = Pilot(tag=tag, intent=intent, written_at=self._now())
-                await self._put(pilot)
-                return await self._submit(pilot)
+                return await self._submit(Pilot(tag=tag, intent=intent, written_at=self._now()))
             if pilot.job_id is None:
                 return await self._submit_if_absent(pilot)
         return await self.answer(tag)
@@ -233,7 +243,7 @@ class PilotProvider(CannotStop):
         if pilot is None or pilot.over_at is not None:
             return
         job_id = pilot.job_id
-        if job_id is None and (job := (await self._system.poll([handle])).get(handle)) is not None:
+        if job_id is None and (job := await self._found(pilot)) is not None:
             job_id = job.job_id
         await self._put(pilot, cancelled=True, job_id=job_id)
         if job_id is not None:
@@ -282,9 +292,7 @@ class PilotProvider(CannotStop):
         self._not_running.discard(pilot.tag)
         nodes = avoided(self._book, pilot.pool, self._host, self._site)
         try:
-            files = pilot.files_on(self._disk)
-            spec = await asyncio.to_thread(files.write, pilot, self._token(pilot))
-            job_id = await self._system.submit(replace(spec, avoid=nodes))
+            job_id = await self._submissions.submit(pilot, nodes)
         except JobRefused as error:
             await self._forget(pilot)
             raise refusal(pilot, error, nodes) from None
@@ -306,7 +314,7 @@ class PilotProvider(CannotStop):
     async def _submit_if_absent(self, pilot: Pilot) -> LaunchAnswer:
         """Nobody knows whether the site took it."""
         try:
-            job = (await self._system.poll([pilot.tag])).get(pilot.tag)
+            job = await self._found(pilot)
         except NoAnswer as error:
             raise TimeoutError(error.message) from None
         if job is not None:
@@ -320,6 +328,10 @@ class PilotProvider(CannotStop):
             raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
         del self._absent[pilot.tag]
         return await self._submit(pilot)
+
+    async def _found(self, pilot: Pilot) -> JobReport | None:
+        """By its name. Raises NoAnswer."""
+        return (await self._system.poll([pilot.job_name])).get(pilot.job_name)
 
     # What the site says
 
@@ -342,10 +354,10 @@ class PilotProvider(CannotStop):
                 if pilot.over_at is not None and pilot.ended_at is None:
                     await self._collect(pilot)
                 elif pilot.ended_at is None:
-                    await self._take(pilot, found.get(pilot.tag), begun)
+                    await self._take(pilot, found.get(pilot.job_name), begun)
                 elif self._now() - pilot.ended_at > (AVOIDED_S if pilot.disabled else KEEP_S):
                     await self._forget(pilot)
-            await self._end_strange(found)
+            await self._end_unwanted(found)
             self._looked_at = begun
 
     async def _take(self, pilot: Pilot, job: JobReport | None, begun: float) -> None:
@@ -395,6 +407,9 @@ class PilotProvider(CannotStop):
 
     async def _end(self, pilot: Pilot, job: JobReport | None) -> None:
         cause = None if job is None else job.cause
+        seen = self._seen.get(pilot.tag)
+        if cause is EndCause.CANCELLED and seen and time_is_over(pilot, seen, self._now()):
+            cause = EndCause.TIMEOUT
         nodes = () if job is None else job.nodes
         code = None if job is None else job.exit_code
         how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
@@ -431,36 +446,29 @@ class PilotProvider(CannotStop):
             await self._put(pilot, ended_at=self._now())
             self._note_change()
 
-    async def _end_strange(self, found: Mapping[str, JobReport]) -> None:
-        """Of another state of our data folder. Looked at twice: one may just have been forgotten."""
-        strange = {
-            name: job.job_id
-            for name, job in found.items()
-            if job.phase not in (JobPhase.ENDING, JobPhase.ENDED)
-            and ((pilot := self._book.get(name)) is None or pilot.cancelled)
-        }
-        if old := strange.keys() & self._strange:
-            await self._check_lease()
-            job_ids = sorted(strange[name] for name in old)
-            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(job_ids))
-            try:
-                await self._system.cancel(job_ids)
-            except NoAnswer:
-                raise
-            except BatchSystemError as error:
-                log.warning("jobs %s are not cancelled: %s", ", ".join(job_ids), error.message)
+    async def _end_unwanted(self, found: Mapping[str, JobReport]) -> None:
+        """Strange ones are looked at twice: one may just have been forgotten."""
+        strange, over = unwanted(found, self._book, self._now())
+        again = sorted(strange[name] for name in strange.keys() & self._strange)
         self._strange = frozenset(strange)
+        if not again and not over:
+            return
+        await self._check_lease()
+        if again:
+            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(again))
+        try:
+            await self._system.cancel([*again, *over])
+        except NoAnswer:
+            raise
+        except BatchSystemError as error:
+            log.warning("jobs %s are not cancelled: %s", ", ".join([*again, *over]), error.message)
 
     async def _forget(self, pilot: Pilot) -> None:
         """Nothing more is to be told of it."""
+        pilot = self._book.get(pilot.tag) or pilot
         await asyncio.to_thread(pilot.files_on(self._disk).remove, pilot)
         await asyncio.to_thread(self._book.drop, pilot.tag)
-        for known in (
-            self._seen,
-            self._absent,
-            self._submitted,
-            self._launching,
-        ):
+        for known in (self._seen, self._absent, self._submitted, self._launching):
             known.pop(pilot.tag, None)
         self._not_running.discard(pilot.tag)
         self._stages.forget(pilot.tag)
@@ -479,15 +487,6 @@ class PilotProvider(CannotStop):
             if options.pool == pool
             for offer, _ in offers_of(self._name, options, self._site, queued)
         )
-
-    def _sold_as(self, intent: LaunchIntent) -> tuple[PilotOptions, float]:
-        """What sells it now, and for how long. Raises Refusal."""
-        for options in self.pools:
-            for offer, walltime_s in offers_of(self._name, options, self._site, 0):
-                if options.pool == intent.pool and offer.key == intent.offer.key:
-                    return options, walltime_s
-        name = intent.offer.key.instance_type
-        raise Refusal(BlockKind.UNSUPPORTED, f"{name} is not for sale any more")
 
     async def _put(self, pilot: Pilot, **changes: object) -> None:
         if pilot.model_copy(update=changes) != self._book.get(pilot.tag):

@@ -24,8 +24,9 @@ def job_script(
     path: str = "",
     libraries: str = "",
     has_prologue: bool = False,
+    of_array: bool = False,
 ) -> str:
-    """`path`, `libraries`: folders before those that jobs find commands and libraries in.
+    """`path`, `libraries`: folders before those that jobs find commands and libraries in. `of_array`: as in `JobSpec`.
 
     `has_prologue`: each node runs `begin_script`, from `BEGIN_NAME`, instead of the agent.
 
@@ -34,7 +35,7 @@ def job_script(
     srun gives each node its number and ends the others. PBS has pbs_tmrsh, which starts one program on one node; its
     commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
     """
-    where = shlex.quote(str(directory))
+    where = shlex.quote(str(directory)) + ('."$SLURM_ARRAY_TASK_ID"' if of_array else "")
     host = f"exec {_host(python)} {where}/nodes"
     if has_prologue:
         host = f"exec bash {where}/{BEGIN_NAME} {where}/nodes"

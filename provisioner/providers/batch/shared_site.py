@@ -95,6 +95,10 @@ class _Part:
     def name(self) -> str:
         return self._system.name
 
+    @property
+    def most_tasks(self) -> int:
+        return self._system.most_tasks
+
     async def site(self) -> Site:
         return await self._shared.site()
 

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobPhase, JobRefused, NoAnswer
+from provisioner.providers.batch.base import (
+    EndCause,
+    JobPhase,
+    JobRefused,
+    NoAnswer,
+    task_id,
+    task_name,
+)
 from tests.contract.batch.sites import BatchSite, is_over, until
 from tests.real_cluster import eventually
 
@@ -78,6 +85,56 @@ def test_what_waits_says_why_and_can_be_cancelled(site: BatchSite, tmp_path: Pat
             assert gone is not None
             assert gone.cause is EndCause.CANCELLED
         await system.cancel(ids)
+
+    asyncio.run(main())
+
+
+def test_jobs_of_an_array_wait_run_and_end_each_by_itself(site: BatchSite, tmp_path: Path) -> None:
+    async def main() -> None:
+        system = site.make()
+        await system.site()
+        if system.most_tasks < 2:
+            pytest.skip("it takes no arrays")
+        array = tmp_path / "wl-test-array"
+        names = [task_name(array.name, number) for number in range(4)]
+        for name in names:
+            (tmp_path / name).mkdir()
+        body = f'cd {array}."$SLURM_ARRAY_TASK_ID"; while [ ! -e go ]; do sleep 0.1; done; exit 9'
+        whole = {"gpus_per_node": site.gpus, "cpus_per_node": 8, "tasks": 4}
+        id_ = await system.submit(site.job(array, array.name, body, **whole))
+        ids = [task_id(id_, number) for number in range(4)]
+        for name in names[:2]:
+            await until(system, name, lambda j: j is not None and j.phase is JobPhase.RUNNING)
+        waits = await until(
+            system, names[2], lambda j: j is not None and j.kind is ReasonKind.NO_CAPACITY
+        )
+        assert waits is not None
+        assert waits.phase is JobPhase.QUEUED
+        found = {one.name: one.job_id for one in await site.make().named_like("wl-test-array")}
+        assert found == dict(zip(names, ids, strict=True))
+        assert set(await system.poll([names[0], names[3]])) == {names[0], names[3]}
+
+        await system.cancel([ids[2], ids[0], task_id(id_, 77)])
+        gone = await until(system, names[0], is_over)
+        assert gone is not None
+        assert gone.cause is EndCause.CANCELLED
+        await until(system, names[2], lambda job: job is None or is_over(job))
+        last = await system.ended(ids[2])
+        assert last is None or last.cause is EndCause.CANCELLED
+
+        await until(system, names[3], lambda j: j is not None and j.phase is JobPhase.RUNNING)
+        assert (await system.poll(names))[names[1]].phase is JobPhase.RUNNING
+        (tmp_path / names[3] / "go").touch()
+        await until(system, names[3], is_over)
+        told = await system.ended(ids[3])
+        assert told is not None
+        assert (told.name, told.job_id) == (names[3], ids[3])
+        assert (told.cause, told.exit_code) == (EndCause.FAILED, 9)
+        assert all(
+            (tmp_path / name / "batch.log").exists() for name in (names[0], names[1], names[3])
+        )
+        assert (await system.poll(names))[names[1]].phase is JobPhase.RUNNING
+        await system.cancel([ids[1]])
 
     asyncio.run(main())
 

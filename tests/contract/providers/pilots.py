@@ -73,6 +73,9 @@ class PilotCase(ProviderCase):
         if self.lease is not None:
             raise self.lease
 
+    def book(self) -> PilotBook:
+        return PilotBook(self.folder / "pilots")
+
     def make(self) -> PilotProvider:
         options = PilotOptions(
             pool=POOL,
@@ -85,7 +88,7 @@ class PilotCase(ProviderCase):
             name="slurm",
             system=SlurmSystem(self.commands),
             pools=[replace(options, **self.more)],
-            book=PilotBook(self.folder / "pilots"),
+            book=self.book(),
             token=lambda pilot: "join-me",
             clock=SystemClock(),
             cluster_id=CLUSTER,
@@ -96,6 +99,7 @@ class PilotCase(ProviderCase):
             arrival_s=0.0,
             fresh_s=0.0,
             list_every_s=0.1,
+            gather_s=0.0,
         )
 
     async def launch(self, intent: LaunchIntent) -> LaunchResult:

@@ -5,6 +5,7 @@ The process dies right before or right after it, while jobs queue, run, end and 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.contract.providers.pilots import PilotCase
 from tests.fakes.slurm_commands import FakeSlurm
 
 T = TypeVar("T")
-STEPS = 60
+STEPS = 90
 """More than the story below has, its restart included."""
 
 
@@ -81,25 +82,32 @@ class World(PilotCase):
         self.now = time.time()
         super().__init__(folder, self.slurm)
 
-    def kill(self, instance_id: str) -> None:
-        self.slurm.named(instance_id.rpartition("-")[0]).finish("NODE_FAIL", time.time())
+    def kill(self, tag: str) -> None:
+        pilot = self.provider._book.get(tag)
+        assert pilot is not None
+        self.slurm.named(pilot.job_name).finish("NODE_FAIL", time.time())
 
     def deliver(self) -> None:
         self.slurm.deliver()
 
+    def book(self) -> PilotBook:
+        book = DeadlyBook(self.folder / "pilots")
+        book.steps = self._steps
+        return book
+
     def make(self) -> PilotProvider:
         provider = super().make()
-        provider._book = DeadlyBook(self.folder / "pilots")
-        provider._book.steps = self._steps
         provider._now = lambda: self.now  # type: ignore[method-assign]
         return provider
 
     async def sure(self, call: Callable[[PilotProvider], Awaitable[T]]) -> T:
         while True:
+            provider = self.provider
             try:
-                return await call(self.provider)
+                return await call(provider)
             except Killed:
-                await self.restart()
+                if provider is self.provider:  # whoever else called it died with it
+                    await self.restart()
             except TimeoutError:
                 await self.sure(lambda one: one.list())
 
@@ -116,17 +124,21 @@ class World(PilotCase):
 
 
 async def story(world: World) -> None:
+    """One at once, a gang and an array that queue; of the array one is cancelled and one is killed."""
     runs = await world.launched(world.intent(token=a_token()))
     world.slurm.holds_back = True
     late = await world.launched(world.intent(2, token=a_token()))
-    dropped = await world.launched(world.intent(token=a_token()))
+    equal = [world.launched(world.intent(token=a_token())) for _ in range(3)]
+    dropped, killed, ends = await asyncio.gather(*equal)
     await world.states()
     await world.sure(lambda one: one.cancel(dropped))
     world.deliver()
-    assert await world.states() == dict.fromkeys((runs, late), FoundState.RUNNING)
-    world.kill(f"{runs}-0")
-    await world.sure(lambda one: one.terminate([f"{late}-0", f"{late}-1"]))
-    assert await world.states() == dict.fromkeys((runs, late), FoundState.ENDED)
+    all_ = (runs, late, killed, ends)
+    assert await world.states() == dict.fromkeys(all_, FoundState.RUNNING)
+    world.kill(runs)
+    world.kill(killed)
+    await world.sure(lambda one: one.terminate([f"{late}-0", f"{late}-1", f"{ends}-0"]))
+    assert await world.states() == dict.fromkeys(all_, FoundState.ENDED)
     world.now += KEEP_S + 1
     await world.states()
     await world.states()  # one whose record is still there is looked at again
@@ -144,8 +156,7 @@ async def test_whatever_step_it_dies_at_nothing_is_lost_or_submitted_twice(
         world.slurm.lost_replies = lost
         await world.provider.open()
         await story(world)
-        names = [job.name for job in world.slurm.jobs.values()]
-        assert len(names) == len(set(names)) == 3, f"killed at step {at}"
+        assert world.slurm.submitted == 5, f"killed at step {at}"
         assert all(job.is_over for job in world.slurm.jobs.values())
         assert not list((world.folder / "pilots").iterdir())
         assert not list((world.folder / "jobs").iterdir())

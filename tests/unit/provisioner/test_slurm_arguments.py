@@ -162,3 +162,11 @@ def test_words_stay_whole() -> None:
 def test_the_last_time_counts() -> None:
     assert wanted_walltime_s(["--time=60", "-t 2:00"]) == 120
     assert wanted_walltime_s(["--account=x"]) is None
+
+
+def test_an_array_starts_each_of_its_jobs_in_a_directory_of_its_own() -> None:
+    line = sbatch_line(replace(JOB, tasks=20))
+    assert "--array=0-19" in line
+    assert f"--chdir={JOB.directory.parent}" in line
+    assert f"--output={JOB.directory}.%a/batch.log" in line
+    assert not any(word.startswith("--array") for word in sbatch_line(JOB))

@@ -202,6 +202,44 @@ def spec(**settings: Any) -> JobSpec:
     return JobSpec(**{**given, **settings})
 
 
+def test_those_jobs_of_an_array_that_wait_are_one_record() -> None:
+    """As slurmrestd 22.05.8 told them."""
+    common = {"name": "wp-a", "array_job_id": 6, "user_name": "root", "nodes": "n1"}
+    document = {
+        "jobs": [
+            {**common, "job_id": 7, "job_state": "RUNNING", "array_task_id": 0},
+            {**common, "job_id": 10, "job_state": "CANCELLED", "array_task_id": 3},
+            {
+                **common,
+                "job_id": 6,
+                "job_state": "PENDING",
+                "array_task_id": None,
+                "array_task_string": "4-5",
+            },
+        ]
+    }
+    names = {line.job_id: (line.name, line.state) for line in documents.jobs(document)}
+    assert names == {
+        "6_0": ("wp-a.0", "RUNNING"),
+        "6_3": ("wp-a.3", "CANCELLED"),
+        "6_4": ("wp-a.4", "PENDING"),
+        "6_5": ("wp-a.5", "PENDING"),
+    }
+    mine = {"jobs": [documents.owned(record, "root") for record in document["jobs"]]}
+    assert {line.job_id for line in documents.jobs(mine)} == set(names)
+    booked = {"job_id": 10, "array": {"job_id": 6, "task_id": 3}, "state": {"current": "CANCELLED"}}
+    (line,) = documents.remembered({"jobs": [{**common, **booked, "time": {}}]})
+    assert (line.job_id, line.name) == ("6_3", "wp-a.3")
+
+
+@pytest.mark.parametrize("version", [38, 40])
+def test_an_array_starts_each_of_its_jobs_in_a_directory_of_its_own(version: int) -> None:
+    fields = body(spec(tasks=3), version)["job"]
+    assert isinstance(fields, dict)
+    assert (fields["array"], fields["current_working_directory"]) == ("0-2", "/shared")
+    assert fields["standard_output"] == "/shared/wl-1.%a/batch.log"
+
+
 def test_what_the_master_sets_in_both_forms() -> None:
     """A site never runs one of our jobs again by itself; v0.0.38 does not listen to `requeue: false`."""
     job = spec(memory_mib_per_node=100, avoid=("n7", "n8"), gpu_type="a100", nice=3)

@@ -37,6 +37,7 @@ from provisioner.providers.batch.slurm.text import (
     scontrol_job,
     settings,
     squeue_lines,
+    task_numbers,
     walltime,
 )
 
@@ -107,6 +108,33 @@ def test_one_line_of_squeue() -> None:
     )
     assert (second.reason, second.start, second.nodes) == ("launch failed requeued held", None, ())
     assert third.name == "somebody|s|name"
+
+
+def test_jobs_of_an_array_are_called_by_its_name_and_their_number() -> None:
+    """As recorded of 22.05, in formats of ours."""
+    listed = "63_4|PENDING|N/A|N/A||1|JobArrayTaskLimit|wp-a\n63_0|RUNNING|1|2|n1|1|None|wp-a\n"
+    names = {line.name: line.job_id for line in squeue_lines(listed)}
+    assert names == {"wp-a.4": "63_4", "wp-a.0": "63_0"}
+    shown = scontrol_job(step("arrays", "scontrol show job -o 63_0")["stdout"])
+    assert shown is not None
+    assert (shown.job_id, shown.name) == ("63_0", "sbatch.0")
+    (booked,) = sacct_lines("63_2|FAILED|2:0|1|2|n1|ml|wp-a\n")
+    assert (booked.job_id, booked.name) == ("63_2", "wp-a.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3", [3]),
+        ("0-3,7", [0, 1, 2, 3, 7]),
+        ("4-5%2", [4, 5]),
+        ("1-7:3", [1, 4, 7]),
+        ("1,4-5,...", [1, 4, 5]),
+        ("", []),
+    ],
+)
+def test_numbers_of_the_jobs_of_an_array(text: str, expected: list[int]) -> None:
+    assert list(task_numbers(text)) == expected
 
 
 def test_the_last_run_of_a_requeued_job_comes_last_in_accounting() -> None:

@@ -49,6 +49,8 @@ class PbsSystem:
     """Implements `provisioner.providers.batch.base.BatchSystem`."""
 
     name = "pbs"
+    most_tasks = 1
+    """PBS reruns the jobs of its arrays: it takes none with `-r n`, and a pilot must not begin again by itself."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands

@@ -128,12 +128,15 @@ def sbatch_line(job: JobSpec) -> list[str]:
         "--no-requeue",
         "--open-mode=append",
         f"--job-name={job.name}",
-        f"--chdir={job.directory}",
-        f"--output={job.directory}/batch.log",
+        # An array has no directory of its own: the script of each of its jobs goes to its own.
+        f"--chdir={job.directory.parent if job.tasks else job.directory}",
+        f"--output={job.directory}{'.%a' if job.tasks else ''}/batch.log",
         f"--nodes={job.nodes}",
         f"--ntasks={job.nodes}",
         "--ntasks-per-node=1",
     ]
+    if job.tasks:
+        line.append(f"--array=0-{job.tasks - 1}")
     if job.queue:
         line.append(f"--partition={job.queue}")
     if gres:

@@ -253,6 +253,13 @@ _REFUSALS = (
         final=False,
     ),
     _Refusal(
+        "Invalid job array specification",
+        ReasonKind.QUOTA,
+        "MaxArraySize of the site is smaller",
+        passing=True,
+        final=False,
+    ),
+    _Refusal(
         "Job violates accounting/QOS policy",
         ReasonKind.QUOTA,
         "see sacctmgr show assoc",

@@ -15,6 +15,7 @@ from provisioner.providers.batch.base import (
     JobSpec,
     NoAnswer,
     Site,
+    array_of,
 )
 from provisioner.providers.batch.commands import Commands, Done
 from provisioner.providers.batch.slurm.accounts import FORMAT, accounts_of
@@ -42,6 +43,11 @@ _AT_ONCE = 500
 """Names or ids on one command line."""
 _NO_ACCOUNTING = ("accounting storage is disabled", "not running a supported accounting_storage")
 _NOT_KNOWN = "Invalid job id specified"
+_NO_SUCH_TASK = re.compile(r"Job \d+_\d+ not found")
+"""Of a job of an array that is known: it was cancelled before it started, or is over for long."""
+MOST_TASKS = 100
+MAX_ARRAY_SIZE = 1001
+"""Where it is not configured otherwise."""
 
 
 class SlurmSystem:
@@ -57,6 +63,11 @@ class SlurmSystem:
         self._settings: Mapping[str, str] = {}
         self._accounts: Mapping[str, frozenset[str]] | None = None
         self._looks = 0
+
+    @property
+    def most_tasks(self) -> int:
+        told = self._settings.get("MaxArraySize", "")
+        return max(1, min(MOST_TASKS, int(told) if told.isdigit() else MAX_ARRAY_SIZE))
 
     async def site(self) -> Site:
         if self._looks % SETTINGS_EVERY == 0:
@@ -104,17 +115,17 @@ class SlurmSystem:
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         """Anybody may give a job a name of ours."""
         found: dict[str, JobReport] = {}
-        for some in _chunks(sorted(names)):
+        for some in _chunks(sorted(set(map(array_of, names)))):
             text = await self._ask(
                 *("squeue", "-h", "-r", "-t", "all", "--me"),
                 *("-o", SQUEUE_FORMAT),
                 f"--name={some}",
             )
             found |= by_name(squeue_lines(text))
-        return found
+        return {name: job for name, job in found.items() if name in names}
 
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
-        text = await self._ask("squeue", "-h", "-t", "all", "--me", "-o", SQUEUE_FORMAT)
+        text = await self._ask("squeue", "-h", "-r", "-t", "all", "--me", "-o", SQUEUE_FORMAT)
         mine = [line for line in squeue_lines(text) if line.name.startswith(prefix)]
         return tuple(by_name(mine).values())
 
@@ -127,7 +138,7 @@ class SlurmSystem:
         """The controller keeps the exit code as it was; accounting folds it to seven bits."""
         done = await self._commands.run(["scontrol", "show", "job", "-o", job_id])
         line = scontrol_job(done.out) if done.code == 0 else None
-        if line is None and _NOT_KNOWN not in done.err:
+        if line is None and _NOT_KNOWN not in done.err and not _NO_SUCH_TASK.match(done.out):
             raise NoAnswer(f"scontrol: {done.last}")
         if line is None or "CANCELLED" in line.state:
             line = await self._remembered(job_id) or line

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from provisioner.providers.batch.base import ForeignJob
+from provisioner.providers.batch.base import ForeignJob, task_id, task_name
 
 SQUEUE_FORMAT = "%i|%T|%S|%e|%N|%D|%r|%j"
 """Id, state, start, end, nodes, number of nodes, reason, name. Names of others may contain anything: last."""
 QUEUE_FORMAT = "%i|%u|%T|%V|%D|%j"
 """Id, user, state, submission, number of nodes, name."""
-SACCT_FORMAT = "JobIDRaw,State,ExitCode,Start,End,NodeList,Account,JobName"
+SACCT_FORMAT = "JobID,State,ExitCode,Start,End,NodeList,Account,JobName"
 NOT_SET = frozenset(
     {"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown", "None assigned", "INVALID"}
 )
@@ -22,11 +22,16 @@ _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=")
 _STATE_FLAGS = "*~#%!$@^-+"
 _BRACKETS = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
 _MOST_HOSTS = 100_000
+MOST_IN_RANGE = 100_000
+"""Jobs: no more than `MaxArraySize` may be."""
+
+
+_TASK = re.compile(r"\d+_(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLine:
-    """One job of squeue or sacct."""
+    """One job of squeue or sacct; one of an array is called `task_name`."""
 
     job_id: str
     name: str
@@ -53,7 +58,7 @@ def squeue_lines(text: str) -> Iterator[JobLine]:
                 end=seconds(words[3]),
                 nodes=hosts(words[4]),
                 reason=words[6].strip(),
-                name=words[7].strip(),
+                name=named(words[0].strip(), words[7].strip()),
             )
 
 
@@ -86,7 +91,7 @@ def sacct_lines(text: str) -> Iterator[JobLine]:
                 end=seconds(words[4]),
                 nodes=hosts(words[5]),
                 account=words[6].strip(),
-                name=words[7].strip(),
+                name=named(words[0].strip(), words[7].strip()),
             )
 
 
@@ -95,9 +100,11 @@ def scontrol_job(text: str) -> JobLine | None:
     for record in records(text):
         if (job_id := record.get("JobId")) and (state := _state(record.get("JobState", ""))):
             reason = record.get("Reason", "")
+            if (number := record.get("ArrayTaskId", "")).isdigit():
+                job_id = task_id(record.get("ArrayJobId", job_id), int(number))
             return JobLine(
                 job_id=job_id,
-                name=record.get("JobName", ""),
+                name=named(job_id, record.get("JobName", "")),
                 state=state,
                 reason=""
                 if reason in NOT_SET
@@ -111,6 +118,22 @@ def scontrol_job(text: str) -> JobLine | None:
                 exit_code=exit_code(record.get("ExitCode", "")),
             )
     return None
+
+
+def named(job_id: str, name: str) -> str:
+    """What a job is called here, by its id."""
+    found = _TASK.fullmatch(job_id)
+    return name if found is None else task_name(name, int(found.group(1)))
+
+
+def task_numbers(text: str) -> Iterator[int]:
+    """Of the jobs of an array: `0-3,7`, `1-9:2`, `4-5%2`. Slurm writes no more than about 60 characters of it."""
+    for part in text.partition("%")[0].split(","):
+        numbers, _, step = part.partition(":")
+        first, _, last = numbers.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit() and (step or "1").isdigit():
+            stop = min(int(last or first), int(first) + MOST_IN_RANGE)
+            yield from range(int(first), stop + 1, max(1, int(step or 1)))
 
 
 def records(text: str) -> Iterator[Mapping[str, str]]:

@@ -33,6 +33,8 @@ class PyslurmSystem:
     """
 
     name = "slurm"
+    most_tasks = 1
+    """How pyslurm lists an array of which some jobs wait was never recorded."""
 
     def __init__(
         self,

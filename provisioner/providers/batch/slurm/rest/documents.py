@@ -10,9 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
-from provisioner.providers.batch.base import ForeignJob
+from provisioner.providers.batch.base import ForeignJob, task_id
 from provisioner.providers.batch.slurm.partitions import Node, Partition, is_idle
-from provisioner.providers.batch.slurm.text import NOT_SET, JobLine, gpus, hosts
+from provisioner.providers.batch.slurm.text import (
+    NOT_SET,
+    JobLine,
+    gpus,
+    hosts,
+    named,
+    task_numbers,
+)
 
 Json: TypeAlias = object
 """Of a document: anything."""
@@ -41,10 +48,12 @@ def words(value: Json) -> tuple[str, ...]:
 def jobs(document: Json) -> Iterator[JobLine]:
     """Of `/slurm/.../jobs` and `/slurm/.../job/ID`."""
     for record in _records(document, "jobs"):
-        if (id_ := number(record.get("job_id"))) and (state := job_state(record.get("job_state"))):
+        if not (state := job_state(record.get("job_state"))):
+            continue
+        for id_ in _ids(record):
             yield JobLine(
-                job_id=str(id_),
-                name=_text(record, "name"),
+                job_id=id_,
+                name=named(id_, _text(record, "name")),
                 state=state,
                 reason=_reason(record.get("state_reason")),
                 start=_time(record.get("start_time")),
@@ -60,10 +69,10 @@ def remembered(document: Json) -> Iterator[JobLine]:
     for record in _records(document, "jobs"):
         at, state = record.get("time"), record.get("state")
         current = job_state(state.get("current") if is_object(state) else None)
-        if (id_ := number(record.get("job_id"))) and current and is_object(at):
+        if (id_ := _id_in_accounting(record)) and current and is_object(at):
             yield JobLine(
-                job_id=str(id_),
-                name=_text(record, "name"),
+                job_id=id_,
+                name=named(id_, _text(record, "name")),
                 state=current,
                 start=_time(at.get("start")),
                 end=_time(at.get("end")),
@@ -192,7 +201,7 @@ def is_object(value: Json) -> TypeGuard[Mapping[str, Json]]:
 
 _OWN = (
     *("job_id", "name", "job_state", "state_reason", "start_time", "end_time", "nodes"),
-    *("account", "exit_code"),
+    *("account", "exit_code", "array_job_id", "array_task_id", "array_task_string"),
 )
 _FOREIGN = (
     *("job_id", "job_state", "name", "user_name", "partition", "node_count", "submit_time"),
@@ -202,6 +211,25 @@ _LISTED = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING"}
     | {"RESIZING", "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 )
+
+
+def _ids(record: Mapping[str, Json]) -> Iterator[str]:
+    """Those jobs of an array that wait are one record."""
+    array, task = (number(record.get(key)) for key in ("array_job_id", "array_task_id"))
+    if array and task is not None:
+        yield task_id(array, task)
+    elif array and (waiting := _text(record, "array_task_string")):
+        yield from (task_id(array, one) for one in task_numbers(waiting))
+    elif id_ := number(record.get("job_id")):
+        yield str(id_)
+
+
+def _id_in_accounting(record: Mapping[str, Json]) -> str:
+    array = _object(record, "array")
+    of, task = number(array.get("job_id")), number(array.get("task_id"))
+    if of and task is not None:
+        return task_id(of, task)
+    return str(number(record.get("job_id")) or "")
 
 
 def _partition(record: Mapping[str, Json]) -> Partition:

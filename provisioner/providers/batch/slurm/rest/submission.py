@@ -131,8 +131,8 @@ def _ours(job: JobSpec, version: int) -> dict[str, object]:
     output = "standard_out" if version <= 36 else "standard_output"
     fields: dict[str, object] = {
         "name": job.name,
-        "current_working_directory": str(job.directory),
-        output: f"{job.directory}/batch.log",
+        "current_working_directory": str(job.directory.parent if job.tasks else job.directory),
+        output: f"{job.directory}{'.%a' if job.tasks else ''}/batch.log",
         "tasks": job.nodes,
         "tasks_per_node": 1,
     }
@@ -146,6 +146,8 @@ def _ours(job: JobSpec, version: int) -> dict[str, object]:
             "minimum_nodes": job.nodes,
             "maximum_nodes": job.nodes,
         }
+    if job.tasks:
+        fields["array"] = f"0-{job.tasks - 1}"
     if job.queue:
         fields["partition"] = job.queue
     if job.cpus_per_node is not None:

@@ -31,6 +31,10 @@ from windlass.base.errors import BatchSystemError, InvalidArgument
 
 log = logging.getLogger(__name__)
 
+MOST_TASKS = 32
+"""Which of them wait is told in up to 64 characters: enough, whichever of so many these are."""
+WITH_ARRAYS = (37, 38)
+"""Versions in which arrays were tried: v0.0.36 takes no ids of their jobs, of later ones none was recorded."""
 _AT_ONCE = 8
 """Cancellations: there is one call for each."""
 
@@ -46,11 +50,17 @@ class RestSystem:
         self._commands = commands
         self._user = user
         self._looks = 0
+        self._version: int | None = None
+
+    @property
+    def most_tasks(self) -> int:
+        return MOST_TASKS if self._version in (None, *WITH_ARRAYS) else 1
 
     async def site(self) -> Site:
         """Which accounts may be named is not told: whether the site enforces them is no part of the API."""
         if self._looks % SETTINGS_EVERY == 0:
             self._client.forget()
+        self._version = (await self._client.served()).version
         partitions, nodes = await asyncio.gather(self._ask("partitions"), self._ask("nodes"))
         self._looks += 1
         found = documents.nodes(nodes)

@@ -17,6 +17,7 @@ from provisioner.providers.batch.job_files import JobFiles, Leased, Shape
 @dataclass(frozen=True)
 class Job:
     tag: str = "wl-1"
+    job_name: str = "wl-1"
     pool: str = "gpu"
     agents: tuple[str, ...] = ("wl-1-0",)
     shape: Shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)  # noqa: RUF009

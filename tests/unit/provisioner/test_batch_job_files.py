@@ -19,6 +19,7 @@ SHAPE = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
 class Job:
     shape: Shape
     tag: str = "wl-1"
+    job_name: str = "wl-1"
     pool: str = "p"
     agents: tuple[str, ...] = ("wl-1-0",)
 

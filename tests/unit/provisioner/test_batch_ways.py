@@ -24,6 +24,7 @@ TLS, PLAIN = "https://login1:8443", "http://login1:8080"
 @dataclass
 class Job:
     tag: str = "wl-1"
+    job_name: str = "wl-1"
     pool: str = "gpu"
     agents: list[str] = field(default_factory=lambda: ["wl-1-0"])
     shape: Shape = field(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,7 +33,6 @@ from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
 from master.control_plane import Parts, build
-from master.core.actor import Actor
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import Rule
@@ -48,22 +46,6 @@ from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from provisioner.offer_views import OfferState, OfferView
-from provisioner.plan_types import PlanInput, PoolInput
-from provisioner.preview import Preview, preview
-from provisioner.tally import Tally
-from provisioner.types import (
-    BlockedOffer,
-    CostView,
-    Gang,
-    InstanceView,
-    Market,
-    Offer,
-    OfferKey,
-    PoolDemand,
-    PoolSettings,
-    Scope,
-)
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
@@ -75,7 +57,7 @@ from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.memory_channel import memory_channel
-from tests.fakes.one_bake import OneBake
+from tests.fakes.one_instance import OneInstance
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 from windlass.install.wheels import Wheel
@@ -114,90 +96,6 @@ resources: {slots_per_trial: 1}
 
 SPOT = "site/east/east-1/gpu-8/spot"
 """An offer that is refused until it is tried again."""
-
-
-class OneInstance:
-    """A provisioner that has one machine, for the shape of the answer."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._refuses = True
-        self.tally = Tally()
-        self.bakery = OneBake(clock)
-
-    def instances(self) -> list[InstanceView]:
-        now = self._clock.now().timestamp()
-        return [
-            InstanceView(
-                id="i-1",
-                pool="default",
-                offer=OfferKey(provider="default", market=Market.SPOT),
-                slots=8,
-                usd_per_hour=2.0,
-                state="booting",
-                created_at=now - 10,
-            ),
-            InstanceView(
-                id="i-0",
-                pool="default",
-                offer=OfferKey(provider="default"),
-                slots=8,
-                usd_per_hour=2.0,
-                state="gone",
-                created_at=now - 100,
-            ),
-        ]
-
-    def blocked_offers(self) -> list[BlockedOffer]:
-        now = self._clock.now().timestamp()
-        key = OfferKey(provider="default", instance_type="spot")
-        return [BlockedOffer(offer=key, reason="no capacity", until=now + 120)]
-
-    def offers(self) -> list[OfferView]:
-        now = self._clock.now().timestamp()
-        key = OfferKey(
-            provider="site", region="east", zone="east-1", instance_type="gpu-8", market=Market.SPOT
-        )
-        offer = Offer(
-            key=key, slots=8, usd_per_hour=2.0, boot_s=60.0, gpu_model="H200", image="img-1"
-        )
-        unpriced = replace(offer, key=replace(key, market=Market.ON_DEMAND), usd_per_hour=inf)
-        known: dict[str, Any] = {"pool": "default", "boot_s": 42.0, "is_learned": True}
-        open_ = OfferView(offer=offer, state=OfferState.OPEN, **known)
-        refused = replace(
-            open_,
-            state=OfferState.REFUSED,
-            reason="no capacity",
-            scope=Scope(provider="site", zone="east-1", market=Market.SPOT),
-            next_try_at=now + 120,
-        )
-        return [refused if self._refuses else open_, replace(open_, offer=unpriced)]
-
-    async def retry(self, key: OfferKey, *, by: Actor) -> None:
-        if key.market is Market.SPOT:
-            self._refuses = False
-
-    async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
-        key = OfferKey(provider="site", instance_type="gpu-8")
-        pools = [
-            PoolInput(
-                settings=PoolSettings(pool=name, max_instances=most),
-                offers=(Offer(key=key, slots=8, usd_per_hour=2.0, boot_s=60.0),),
-                demand=PoolDemand(pool=name),
-            )
-            for name, most in (("default", 2), ("spare", 3))
-        ]
-        return preview(PlanInput(now=self._clock.now().timestamp(), pools=tuple(pools)), gangs)
-
-    def cost(self) -> CostView:
-        return CostView(
-            spent_usd=0.25,
-            usd_per_hour=2.0,
-            peak_instances=3,
-            peak_usd_per_hour=6.0,
-            first_launch_at=self._clock.now().timestamp() - 3600,
-            always_on_usd=6.0,
-        )
 
 
 @dataclass(slots=True)

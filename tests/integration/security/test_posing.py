@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from agent_bootstrap.bounds import FIRST_MOMENT, LAST_MOMENT
 from agent_bootstrap.protocol import (
-    ChannelClosed,
     ContainerReport,
     ContainerState,
     ExitRecord,
     ForgetContainer,
     Heartbeat,
-    Hello,
     Leaving,
     LogAck,
     LogBatch,
     LogEntry,
-    Message,
     Refused,
     Slot,
     SlotKind,
@@ -29,71 +24,19 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from rm_backends.agents import admission
-from rm_backends.agents.options import PoolOptions
-from rm_backends.base import Container, RestoreRecord
+from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
-from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
     TOKEN,
     AgentsWorld,
     Machines,
-    agents_world,
     allocation,
     sent_to,
 )
 from tests.fakes.fake_agent import FakeAgent
-from tests.fakes.memory_channel import MemoryChannel
-from tests.fakes.virtual_time import run
-from windlass.base.errors import Conflict, NotFound, StoreUnavailable
+from tests.fakes.posing_agents import hello, play, say_hello, until_closed, untouched, working
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-POOLS = (PoolOptions(name="default"), PoolOptions(name="other"))
-Scenario = Callable[[AgentsWorld], Awaitable[None]]
-
-
-def play(scenario: Scenario) -> None:
-    async def main() -> None:
-        async with agents_world(*POOLS) as world:
-            await scenario(world)
-
-    run(main(), limit_s=24 * 3600)
-
-
-def hello(agent_id: str = "a1", **more: Any) -> Hello:
-    return Hello(
-        **{"version": "1", "agent_id": agent_id, "pool": "default", "boot_id": "evil", **more}
-    )
-
-
-async def say_hello(
-    world: AgentsWorld, message: Hello, *, token: str = TOKEN, credential: str = ""
-) -> tuple[MemoryChannel, Message]:
-    """A scripted agent's connection, and what the master answered."""
-    channel = world.connect(pool=message.pool, token=token, credential=credential)
-    await channel.send(message)
-    return channel, await channel.receive()
-
-
-async def working(world: AgentsWorld, number: int = 1) -> tuple[FakeAgent, Container]:
-    """An agent with a credential, and what runs on it."""
-    agent = await world.add_agent(f"a{number}", credential=f"of a{number}")
-    (container,) = (await world.run_allocation(allocation(number, slots=4))).containers
-    return agent, container
-
-
-async def until_closed(channel: MemoryChannel) -> list[Message]:
-    """What was still said, and the reason in `channel.closed_because`."""
-    said = []
-    try:
-        while True:
-            said.append(await channel.receive())
-    except ChannelClosed:
-        return said
-
-
-def untouched(world: AgentsWorld, number: int = 1) -> bool:
-    id_ = f"task-{number}.1"
-    return world.master.phases(id_)[-1] == "RUNNING" and world.master.losses(id_) == []
 
 
 @pytest.mark.parametrize("connected", [True, False])
@@ -433,64 +376,6 @@ def test_an_agent_that_floods_waits_and_nobody_else_does() -> None:
         assert len(channel.peer._inbox) > 900, "what it said is not even read"
         await world.settle(300)
         assert not channel.peer._inbox
-
-    play(scenario)
-
-
-def test_a_forgotten_agent_loses_its_work_and_its_id_is_free_for_a_new_credential() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent, _ = await working(world)
-        with pytest.raises(Conflict, match="is connected: stop it first, or use --force"):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
-        assert untouched(world)
-        await agent.unplug()
-        await world.settle()
-        world.store.failure = StoreUnavailable("the disk is full")
-        with pytest.raises(StoreUnavailable):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
-        assert untouched(world)
-        world.store.failure = None
-        await world.backend.forget_agent("a1", force=False, by=ADMIN)
-        assert "a1" not in world.store.records
-        assert "forgotten by an operator" in await world.master.lost("task-1.1")
-        with pytest.raises(NotFound):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
-        _, answer = await say_hello(world, hello(), token="", credential="of a1")
-        assert isinstance(answer, Refused), "the old credential is worth nothing any more"
-        _, answer = await say_hello(world, hello(), credential="new")
-        assert isinstance(answer, Welcome)
-
-    play(scenario)
-
-
-def test_a_crash_while_an_agent_is_forgotten_leaves_it_forgotten() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        agent, container = await working(world)
-        await agent.unplug()
-        await world.store.remove("a1")  # and then the master dies
-        wanted = allocation(1, slots=4)
-        await world.restart([RestoreRecord(request=wanted, containers=(container,), started=True)])
-        assert await world.master.lost("task-1.1") == "agent a1 is gone"
-        agent.plug_in()
-        await agent.until(lambda: agent.connected)
-        await world.settle()
-        assert agent.containers == {}, "it is told that nobody wants its work any more"
-
-    play(scenario)
-
-
-def test_by_force_an_agent_with_a_stolen_credential_is_thrown_out() -> None:
-    async def scenario(world: AgentsWorld) -> None:
-        thief, _ = await working(world)
-        thief.reconnect_s = 10_000
-        channel = world.channels[0]
-        await world.backend.forget_agent("a1", force=True, by=ADMIN)
-        assert "forgotten by an operator" in await world.master.lost("task-1.1")
-        await world.settle(60)
-        assert "forgotten by an operator" in channel.closed_because
-        assert world.store.records == {}
-        _, answer = await say_hello(world, hello(), token="", credential="of a1")
-        assert isinstance(answer, Refused)
 
     play(scenario)
 

@@ -24,8 +24,9 @@ from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.tasks.service import InteractiveService
 from rm_backends.router import Router
-from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, OneInstance, api_world
+from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
 from tests.fakes.one_bake import OneBake
+from tests.fakes.one_instance import OneInstance
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import tempfile
 import time
@@ -76,11 +77,19 @@ class Host:
     def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
         raise AssertionError(f"lost: {agent_ids}")
 
+    def refuse(self, pool: str, allocation_id: str, reason: str) -> None:
+        raise AssertionError(f"refused: {allocation_id}")
+
     async def job_gone(self, agent_id: str, reason: str) -> None:
         raise AssertionError(f"forgotten: {agent_id}")
 
     def availability(self, availability: PoolAvailability) -> None:
         pass
+
+
+def memory_disk() -> str | None:
+    """What is written before the measurement need not reach a disk."""
+    return next((path for path in ("/dev/shm",) if os.access(path, os.W_OK)), None)  # noqa: S108
 
 
 def leases() -> list[Lease]:
@@ -204,7 +213,7 @@ def main() -> None:
             took = asyncio.run(adopt(Path(folder)))
         verdict = "within" if took < GOAL_S else "OVER"
         print(f"{JOBS} {name} found again in {took:.2f} s (goal {GOAL_S:g} s: {verdict})")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=memory_disk()) as folder:
         cpu_s, after_s = run(agents_back(Path(folder)), limit_s=24 * 3600)
     verdict = "within" if cpu_s < GOAL_S else "OVER"
     print(

@@ -14,18 +14,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
-from bench_batch_adoption import Host, leases
+from bench_batch_adoption import Host, leases, memory_disk
 from calibration import print_calibration
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -62,6 +61,22 @@ RECORDED = (("22.05.8", "v0.0.38 running job"), ("25.11.7", "v0.0.44 running job
 TRANSCRIPTS = Path(__file__).parents[1] / "tests" / "transcripts" / "slurm"
 
 
+class Joined:
+    """Implements `PilotHost`: every agent is connected."""
+
+    def drain(self, agent_id: str) -> None:
+        raise AssertionError(f"drained: {agent_id}")
+
+    def disabled_nodes(self) -> frozenset[str]:
+        return frozenset()
+
+    def avoided_nodes(self, pool: str) -> frozenset[str]:
+        return frozenset()
+
+    def connected(self, agent_ids: Collection[str]) -> int:
+        return len(agent_ids)
+
+
 class FrozenSlurm(FakeSlurm):
     """Answers `squeue` with a text made before, so that making it does not count."""
 
@@ -78,11 +93,6 @@ class FrozenSlurm(FakeSlurm):
             return done
         self.calls.append(words[0])
         return Done(0, text)
-
-
-def memory_disk() -> str | None:
-    """What is written before the measurement need not reach a disk."""
-    return next((path for path in ("/dev/shm",) if os.access(path, os.W_OK)), None)  # noqa: S108
 
 
 @dataclass
@@ -130,6 +140,7 @@ async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, 
     provider = PilotProvider(
         name="slurm",
         system=SlurmSystem(slurm),
+        host=Joined(),
         pools=options,
         book=PilotBook(folder / "pilots"),
         token=lambda pilot: "token",

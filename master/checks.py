@@ -25,7 +25,8 @@ def checks() -> list[Check]:
     folder = _folder()
     config_file, overrides = _configuration(folder)
     found = [check_folder(folder)]
-    if not (folder / SECRET).is_file() or not os.access(folder, os.R_OK | os.X_OK):
+    is_used = (folder / SECRET).is_file() and os.access(folder, os.R_OK | os.X_OK)
+    if not is_used and "DET_CONFIG_FILE" not in os.environ:
         return found
     try:
         config = load(config_file, overrides=overrides)
@@ -33,7 +34,8 @@ def checks() -> list[Check]:
         advice = "windlass master config names every problem"
         problem = f"{config_file or 'master.yaml'}: {error.problems[0]}"
         return [*found, _failed(problem, advice, name="master: master.yaml")]
-    found += security_checks(folder, config_file, config)
+    if is_used:
+        found += security_checks(folder, config_file, config)
     return [*found, *asyncio.run(site_checks(config))]
 
 

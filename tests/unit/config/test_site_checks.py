@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from master.checks import checks
 from master.config import load
 from master.site_checks import site_checks
 from windlass.base.checks import Check, Status
@@ -93,3 +94,18 @@ def test_a_master_without_a_site_needs_no_such_folder(tmp_path: Path) -> None:
 
 def test_that_of_a_master_alone_is_private(tmp_path: Path) -> None:
     assert checked(tmp_path, pools({"job_storage_root": str(tmp_path / "none")})) == []
+
+
+def test_the_doctor_looks_at_a_file_that_it_is_given_before_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_DATA_DIR", str(tmp_path / "unused"))
+    file = tmp_path / "master.yaml"
+    monkeypatch.setenv("DET_CONFIG_FILE", str(file))
+    file.write_text(yaml.safe_dump(pools({"job_storage_root": "/j"})))
+    assert [check.name for check in checks()] == ["master: data folder", "checkpoint_storage"]
+    file.write_text("resource_pool: []\n")
+    (_, wrong) = checks()
+    assert (wrong.name, wrong.status) == ("master: master.yaml", Status.FAILED)
+    monkeypatch.delenv("DET_CONFIG_FILE")
+    assert [check.name for check in checks()] == ["master: data folder"]

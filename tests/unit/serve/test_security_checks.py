@@ -193,5 +193,8 @@ def test_a_broken_master_yaml_and_an_unused_folder(
     _, broken = checks()
     assert (broken.name, broken.status) == ("master: master.yaml", FAILED)
     monkeypatch.setenv("WINDLASS_DATA_DIR", str(tmp_path / "new"))
+    unused, broken = checks()
+    assert (unused.status, broken.status) == (OK, FAILED)
+    monkeypatch.delenv("DET_CONFIG_FILE")
     (unused,) = checks()
     assert unused.status is OK

@@ -59,7 +59,7 @@ class Place:
         eventually("it has joined", lambda: f"slurm-{job}-0" in self.cluster.agents())
         return job
 
-    def trial(self) -> int:
+    def trial(self, pool: str = "own") -> int:
         gates = self.folder / "gates"
         shutil.rmtree(gates, ignore_errors=True)
         gates.mkdir()
@@ -75,7 +75,7 @@ class Place:
                 ],
                 "checkpoint_storage": {"type": "shared_fs", "host_path": f"{self.folder}/k"},
                 "searcher": {"name": "single", "metric": "loss", "max_length": 1},
-                "resources": {"slots_per_trial": 1, "resource_pool": "own"},
+                "resources": {"slots_per_trial": 1, "resource_pool": pool},
                 "max_restarts": 0,
             },
             MODEL,
@@ -99,8 +99,8 @@ class Place:
         return found
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def new_place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with an image, a home and a $TMPDIR of the user beside it. Skips where Podman cannot run."""
     require_slurm()
     for program in ("podman", "newuidmap", "runc"):
         if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
@@ -122,6 +122,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (folder / LONG).mkdir(parents=True)
     (folder / "w").mkdir()
     (folder / "k").mkdir()
+    for each in ("home", "images", "k", "t", "w"):
+        for path in (folder / each, *(folder / each).rglob("*")):
+            os.lchown(path, owner.pw_uid, owner.pw_gid)
+    return folder, user
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder, user = new_place(tmp_path_factory)
+    owner = pwd.getpwnam(user)
     (folder / "agent.yaml").write_text(
         f"container_runtime: podman\nimage_root: {folder}/images\ncontainer_socket: {folder}/none\n"
     )
@@ -137,9 +147,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         )
         (folder / "token").touch(mode=0o600)
         (folder / "token").write_bytes(token.stdout)
-        for each in ("home", "images", "k", "t", "token", "w"):
-            for path in (folder / each, *(folder / each).rglob("*")):
-                os.lchown(path, owner.pw_uid, owner.pw_gid)
+        os.chown(folder / "token", owner.pw_uid, owner.pw_gid)
         yield Place(slurm, cluster, folder, user)
 
 

@@ -28,7 +28,6 @@ from tests.slurm import PATH, Slurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-GATES = "gates"
 KILLED = "STATE_CANCELED"
 
 
@@ -114,7 +113,7 @@ class Site:
 
     def gate(self) -> Path:
         self._gates += 1
-        folder = self.cluster.folder / f"{GATES}-{self._gates}"
+        folder = self.cluster.folder / f"gates-{self._gates}"
         folder.mkdir()
         return folder
 
@@ -266,6 +265,25 @@ class Work:
 Story = Callable[[Site, str], Work]
 
 
+def started_unseen(site: Site, pool: str) -> Work:
+    """Its job starts while its master is dead."""
+    with site.holds.starts.held():
+        work = Work(site, pool)
+        site.holds.starts.until_reached()
+        site.cluster.kill_master()
+    return work
+
+
+def ended_unseen(site: Site, pool: str) -> Work:
+    """Its task ends while its master is dead; its job runs on."""
+    work = Work(site, pool)
+    work.until_it_runs()
+    site.cluster.kill_master()
+    work.go_on()
+    work.until_its_end_is_written()
+    return work
+
+
 def killed_before_the_site_is_asked_and_the_call_outlives_the_master(site: Site, pool: str) -> Work:
     """The new master looks for the job and does not find it; then it comes."""
     with site.holds.submits.held():
@@ -290,21 +308,14 @@ def killed_before_the_answer_of_the_site(site: Site, pool: str) -> Work:
 
 def killed_while_the_job_starts(site: Site, pool: str) -> Work:
     """No agent of it has joined; the first one joins the new master."""
-    with site.holds.starts.held():
-        work = Work(site, pool)
-        site.holds.starts.until_reached()
-        site.cluster.kill_master()
+    work = started_unseen(site, pool)
     site.cluster.start_master()
     return work
 
 
 def killed_when_the_task_has_ended(site: Site, pool: str) -> Work:
     """Its agent is there, and tells the new master."""
-    work = Work(site, pool)
-    work.until_it_runs()
-    site.cluster.kill_master()
-    work.go_on()
-    work.until_its_end_is_written()
+    work = ended_unseen(site, pool)
     site.cluster.start_master()
     return work
 
@@ -319,7 +330,7 @@ def killed_when_the_user_has_killed_what_runs(site: Site, pool: str) -> Work:
 
 
 def killed_before_a_job_is_cancelled(site: Site, pool: str) -> Work:
-    """It waits at the site until then: its nodes are taken."""
+    """It waits at the site until then: nothing starts in its partition."""
     with site.holds.cancels.held():
         work = Work(site, pool)
         eventually("it is there", lambda: work.jobs)
@@ -343,10 +354,7 @@ def killed_before_an_idle_pilot_is_cancelled(site: Site, pool: str) -> Work:
 
 def agent_killed_before_it_joins(site: Site, pool: str) -> Work:
     """Its host starts another."""
-    with site.holds.starts.held():
-        work = Work(site, pool)
-        site.holds.starts.until_reached()
-        site.cluster.kill_master()
+    work = started_unseen(site, pool)
     work.kill_on_its_node("agent_bootstrap.agent")
     site.cluster.start_master()
     return work
@@ -354,11 +362,7 @@ def agent_killed_before_it_joins(site: Site, pool: str) -> Work:
 
 def agent_killed_when_the_task_has_ended(site: Site, pool: str) -> Work:
     """Nobody was told of the end but the directory: the next agent tells it."""
-    work = Work(site, pool)
-    work.until_it_runs()
-    site.cluster.kill_master()
-    work.go_on()
-    work.until_its_end_is_written()
+    work = ended_unseen(site, pool)
     work.kill_on_its_node("agent_bootstrap.agent")
     site.cluster.start_master()
     return work
@@ -375,11 +379,7 @@ def script_killed_while_the_job_starts(site: Site, pool: str) -> Work:
 
 def script_killed_when_the_task_has_ended(site: Site, pool: str) -> Work:
     """The job is over, too: what its task did is read from its directory, and it is not run again."""
-    work = Work(site, pool)
-    work.until_it_runs()
-    site.cluster.kill_master()
-    work.go_on()
-    work.until_its_end_is_written()
+    work = ended_unseen(site, pool)
     work.kill_on_its_node("agent_bootstrap.host")
     (tag,) = work.jobs
     eventually("its job is over", lambda: site.jobs()[tag] not in ("RUNNING", "COMPLETING"))

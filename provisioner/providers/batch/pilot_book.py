@@ -79,9 +79,11 @@ class Pilot(BaseModel):
     @property
     def leaves_early_s(self) -> float:
         """So much before the time limit of its array its work leaves, for others end with it."""
+        if not self.array:
+            return 0.0  # asked of each pilot at every look
         shape = self.shape
         own_s = staggered(shape, self.intent.token).walltime_s
-        if not self.array or shape.walltime_s is None or own_s is None:
+        if shape.walltime_s is None or own_s is None:
             return 0.0
         return max(0.0, shape.walltime_s - own_s)
 

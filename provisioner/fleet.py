@@ -6,7 +6,8 @@
 
 Any state may become GONE when the provider says so; any living state may become TERMINATING. An instance that was
 seen running and that the provider still lists is never believed gone; one that is not listed is believed gone only
-after the provider's grace and two lists in a row (a list may omit what is young, and a list that failed says nothing).
+after two lists in a row that began after the provider's grace (a list may omit what is young, whatever happens until
+the next one, and a list that failed says nothing).
 """
 
 from __future__ import annotations
@@ -324,8 +325,8 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
     """Take in one observation: the new record, and whether the instance should be ended."""
     if not record.is_alive:
         return Step(record=record)
-    record = _note(record, seen, now)
-    gone = _gone_because(record, seen, now, rules)
+    record = _note(record, seen, now, rules)
+    gone = _gone_because(record, seen)
     if gone is not None:
         reason = f"{record.reason}; {gone}" if record.reason else gone
         lost = _lost_since(record)
@@ -366,7 +367,7 @@ def may_end_lost(recent: int, fleet: int) -> int:
     return max(0, max(UNHEALTHY_AT_LEAST, int(UNHEALTHY_SHARE * fleet)) - recent)
 
 
-def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceRecord:
+def _note(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> InstanceRecord:
     """Count looks and remember since when the agent is idle or silent."""
     idle_since = record.idle_since
     if seen.busy is not None:
@@ -377,11 +378,12 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
         idle_since = None
     looks, missed, first = record.looks, record.missed_looks, record.first_look_at
     if seen.listing is Listing.ABSENT:
-        since = record.terminate_acked_at or record.created_at
-        missed += seen.looked_at > since
+        missed += _should_show(record, seen.looked_at, rules)
     elif seen.listing is not Listing.UNKNOWN:
         looks, missed = min(looks + 1, LOOKS_UNTIL_GONE), 0
         first = seen.looked_at if first is None else first
+    if seen.connected:
+        missed = 0  # lists that missed it were wrong
     ends_at = record.ends_at if seen.ends_at is None else seen.ends_at
     known = (
         record.ends_at,
@@ -407,13 +409,17 @@ def _note(record: InstanceRecord, seen: Observation, now: float) -> InstanceReco
     )
 
 
-def _gone_because(
-    record: InstanceRecord, seen: Observation, now: float, rules: Rules
-) -> str | None:
+def _should_show(record: InstanceRecord, looked_at: float, rules: Rules) -> bool:
+    """A list begun at that time shows the machine if it lives, however long ago that list was."""
+    born, _ = record.billed(looked_at)
+    asked = record.created_at if record.terminate_acked_at is None else record.terminate_acked_at
+    return looked_at > asked and looked_at - born >= rules.list_grace_s
+
+
+def _gone_because(record: InstanceRecord, seen: Observation) -> str | None:
     if seen.listing is Listing.ENDED:
         return seen.boot_failure or seen.detail or "the provider says it ended"
-    old_enough = now - record.created_at >= rules.list_grace_s
-    if record.missed_looks >= LOOKS_UNTIL_GONE and old_enough and not seen.connected:
+    if record.missed_looks >= LOOKS_UNTIL_GONE:
         return "the provider does not list it any more"
     return None
 

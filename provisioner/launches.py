@@ -270,16 +270,16 @@ class Launches:
     def _is_hopeless(self, intent: IntentRecord, look: Looked) -> bool:
         if look.started_at <= intent.last_reply_at or self.draft.is_unseen(intent.offer):
             return False
-        grace_s = self.draft.catalogue.grace_of(intent.provider)
+        # Calls of an earlier master may have arrived until it ended.
+        last_at = max(intent.last_reply_at, self.draft.state.watching_since)
+        would_show = look.started_at - last_at >= self.draft.catalogue.grace_of(intent.provider)
         if intent.token_is_spent:
-            return look.started_at - intent.last_reply_at >= grace_s
+            return would_show
         if intent.next_try_at == inf:
             return False
-        if intent.given_up:
-            return look.started_at - intent.last_reply_at >= grace_s
+        if intent.given_up or self.draft.state.closing:
+            return would_show
         age = self.draft.now - intent.created_at
-        if self.draft.state.closing:
-            return age >= grace_s
         return intent.doubts >= GIVE_UP_TRIES and age >= GIVE_UP_AFTER_S
 
     def _adopt(self, group: FoundGroup) -> None:

@@ -374,10 +374,19 @@ class FleetWorld:
         self.provisioner.wake()
 
     async def until(self, what: Any, limit_s: float = 3600.0) -> None:
-        """Virtual time passes until `what()` is true."""
+        """Virtual time passes until `what()` is true, or the provisioner fails."""
         async with asyncio.timeout(limit_s):
-            while not what():  # noqa: ASYNC110 - virtual time: conditions are of many objects, sleeping is free
+            while not what():
+                self._raise_what_ended_it()
                 await asyncio.sleep(0.5)
+
+    def _raise_what_ended_it(self) -> None:
+        """Such as the end of a test's time, which is raised in whatever task runs then."""
+        if self._runner is None or not self._runner.done() or self._runner.cancelled():
+            return
+        error = self._runner.exception()
+        if error is not None:
+            raise error
 
     def go_silent(self, agent_id: str) -> None:
         self.host.silent.add(agent_id)

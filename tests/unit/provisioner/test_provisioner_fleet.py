@@ -120,6 +120,16 @@ def test_r4_absent_is_gone_after_the_grace_and_two_lists(
     assert (now_record.state is S.GONE) is gone
 
 
+@pytest.mark.parametrize("made_at", [0.0, 20.0])
+def test_lists_begun_while_it_was_young_prove_nothing_once_it_is_old(made_at: float) -> None:
+    """`made_at`: later than asked for where the first answers were lost. Lists fail from then on."""
+    young = record(S.BOOTING, started_at=made_at)
+    for at in (made_at + 56.0, made_at + 58.0):
+        seen = Observation(listing=L.ABSENT, looked_at=at)
+        young = step(young, seen, at + 1.0, RULES).record
+    assert step(young, Observation(), made_at + 100.0, RULES).record.state is S.BOOTING
+
+
 def test_r4_a_list_that_shows_it_again_starts_the_count_anew_and_a_connected_agent_is_no_ghost() -> (
     None
 ):
@@ -129,7 +139,11 @@ def test_r4_a_list_that_shows_it_again_starts_the_count_anew_and_a_connected_age
     again = step(shown, replace(absent, looked_at=102.0), 102.0, RULES).record
     assert again.state is S.READY
     connected = replace(absent, looked_at=104.0, connected=True)
-    assert step(again, connected, 104.0, RULES).record.state is S.READY
+    proven = step(again, connected, 104.0, RULES).record
+    assert proven.state is S.READY
+    silent = step(proven, Observation(), 106.0, RULES).record
+    assert silent.state is S.READY, "lists from before its agent spoke prove nothing"
+    assert step(silent, replace(absent, looked_at=108.0), 108.0, RULES).record.state is S.READY
 
 
 def test_r12_unknown_listings_never_end_anything() -> None:

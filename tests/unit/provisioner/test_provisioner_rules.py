@@ -8,7 +8,9 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
+from provisioner.prices import usd_for
 from provisioner.providers.base import FoundInstance, LaunchAnswer, LaunchIntent
+from provisioner.providers.simulated import Faults
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
 from tests.fakes.played_fleet import in_world
 from windlass.base.errors import ProviderError, QuotaError
@@ -112,6 +114,30 @@ def test_r4_young_machines_missing_from_lists_are_not_gone() -> None:
         await world.until(lambda: "a" in world.host.placed)
         assert len(world.cloud.instances) == 1
         assert not world.host.gone
+
+    in_world(story)
+
+
+def test_lists_that_fail_after_one_missed_a_young_machine_end_nothing() -> None:
+    """What was believed gone came back as nobody's, and was booked twice."""
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults.hide_young_s = 55.0
+        world.cloud.faults.never_boot = {an_offer().key}
+        await world.want(a_gang("a"))
+        await asyncio.sleep(54.0)
+        world.cloud.faults.list_fails = True
+        await asyncio.sleep(30.0)
+        assert not world.host.gone
+        world.cloud.faults = Faults()
+        world.cloud.boot_due()
+        await world.until(lambda: "a" in world.host.placed)
+        world.host.finish("a")
+        await world.until(lambda: not world.provisioner.instances())
+        (machine,) = world.cloud.instances.values()
+        assert machine.ended_at is not None
+        paid = world.cloud.usd()
+        assert paid <= world.provisioner.cost().spent_usd <= paid + usd_for(4.0, 10.0)
 
     in_world(story)
 
@@ -394,6 +420,27 @@ def test_shutdown_ends_everything_even_what_works(running: bool) -> None:
         await world.provisioner.shutdown(terminate=True)
         assert not world.living()
         assert not world.provisioner.instances()
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_shutdown_waits_for_what_an_unanswered_launch_may_have_made(crashed: bool) -> None:
+    """A list shows a young machine late: one that came of the last repetition ran on with nobody to end it."""
+
+    async def story(world: FleetWorld) -> None:
+        world.cloud.faults = Faults(unanswered=100, hide_young_s=55.0)
+        await world.want(a_gang("a"))
+        await asyncio.sleep(50.0)
+        world.cloud.faults.unanswered = 0
+        world.cloud.faults.lost_replies = 1
+        await world.until(world.living, limit_s=60)
+        await asyncio.sleep(0.1)
+        if crashed:
+            await world.crash()
+            await world.start()
+        await world.provisioner.shutdown(terminate=True)
+        assert not world.living()
 
     in_world(story)
 

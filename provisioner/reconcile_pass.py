@@ -163,7 +163,8 @@ class ReconcilePass:
                 continue
             self.launches.give_up_late(intent)
             why = self._sold.because(intent.pool, intent.offer.key)
-            if why and not is_bake(intent.id):
+            # Before its provider was listed it may have machines that work already.
+            if why and not is_bake(intent.id) and not self.draft.is_unseen(intent.offer):
                 self.launches.cancel(intent.id, why)
         for record in list(self.draft.instances.values()):
             self._step(record, agents)

@@ -22,7 +22,9 @@ _INSTANCE_TIMES = (
     *("created_at", "started_at", "ready_at", "ended_at", "idle_since", "silent_since"),
     *("first_look_at", "terminate_since", "terminate_called_at", "terminate_acked_at"),
     *("stopping_since", "switch_called_at", "late_stop_until"),
+    *("lost_since", "moving_since", "replacement_at"),
 )
+_BAKE_TIMES = ("created_at", "installed_at", "ended_at", "next_try_at", "nothing_left_at")
 _STOP_TIMES = ("since", "until", "ready_at")
 _T = TypeVar("_T")
 
@@ -58,6 +60,9 @@ def shifted(state: FleetState, by_s: float) -> FleetState:
         watching_since=state.watching_since + by_s,
         intents={id_: _moved(x, _INTENT_TIMES, by_s) for id_, x in state.intents.items()},
         instances={id_: _moved_machine(x, by_s) for id_, x in state.instances.items()},
+        bakes={
+            id_: x if x.is_over else _moved(x, _BAKE_TIMES, by_s) for id_, x in state.bakes.items()
+        },
         memory=replace(memory, blocks=blocks),
         ledger=replace(state.ledger, first_launch_at=None if first is None else first + by_s),
         ended_lost=tuple(at + by_s for at in state.ended_lost),

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from dataclasses import fields
 from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
 
 from provisioner import decide, reconciler
+from provisioner.bake_records import BakeRecord
 from provisioner.clock_jumps import shifted
+from provisioner.fleet import InstanceRecord, Stop
+from provisioner.fleet_state import FleetState
+from provisioner.intents import IntentRecord
 from provisioner.types import Market, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
@@ -136,6 +141,45 @@ def test_s22_a_clock_that_jumps_changes_no_block(by_s: float) -> None:
         assert world.cloud.calls.count("launch") == 2
 
     in_world(story)
+
+
+def all_times_at(kind: type[Any], at: float, **more: Any) -> Any:
+    """A record whose every time that is by our clock is that; deliveries and ends are by the provider's."""
+    ours = {
+        name
+        for name in (field.name for field in fields(kind))
+        if name.endswith(("_at", "since", "until")) and name not in ("starts_at", "ends_at")
+    }
+    return kind(**more, **dict.fromkeys(ours, at))
+
+
+def test_a_jump_moves_every_time_of_every_record() -> None:
+    def at(seconds: float) -> tuple[IntentRecord, InstanceRecord, BakeRecord]:
+        known: dict[str, Any] = {"id": "i", "pool": "gpu", "offer": OFFER}
+        return (
+            all_times_at(IntentRecord, seconds, **known, token="t", generation=1, claims=((),)),
+            all_times_at(
+                InstanceRecord,
+                seconds,
+                **known,
+                intent_id="i",
+                generation=1,
+                stops=(all_times_at(Stop, seconds),),
+            ),
+            all_times_at(BakeRecord, seconds, **known, name="n", image_key="k", by="b"),
+        )
+
+    def state(intent: IntentRecord, instance: InstanceRecord, bake: BakeRecord) -> FleetState:
+        return FleetState(
+            cluster_id="c",
+            generation=1,
+            intents={"i": intent},
+            instances={"i": instance},
+            bakes={"i": bake},
+        )
+
+    moved = shifted(state(*at(10_000.0)), -3600.0)
+    assert (moved.intents["i"], moved.instances["i"], moved.bakes["i"]) == at(6_400.0)
 
 
 def test_a_clock_that_does_not_jump_changes_nothing() -> None:

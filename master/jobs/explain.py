@@ -96,7 +96,10 @@ class Situation:
 
 def advise(reason: Reason, situation: Situation) -> str:
     """What would have to happen for it to start, or what could be done."""
-    return _ADVICE[reason.kind](situation)
+    pool = situation.pool
+    is_batch = pool is not None and pool.type in BATCH_SYSTEMS
+    own = _OF_BATCH_JOBS.get(reason.kind) if is_batch else None
+    return (own or _ADVICE[reason.kind])(situation)
 
 
 def _queued(it: Situation) -> str:
@@ -165,6 +168,10 @@ def _no_capacity(it: Situation) -> str:
     return f"wait: the request to the provider is repeated; or {more}{_or_another_pool(it)}"
 
 
+def _refused_by_site(it: Situation) -> str:
+    return f"correct what it asks for, as the reason says{_or_another_pool(it)}"
+
+
 def _or_another_pool(it: Situation) -> str:
     return ", or move it to another pool" if it.facts.type is JobType.EXPERIMENT else ""
 
@@ -205,3 +212,24 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
     ),
     ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
 }
+
+BATCH_SYSTEMS = ("slurm", "pbs")
+"""Types of pools."""
+_OF_BATCH_JOBS: Mapping[ReasonKind, Callable[[Situation], str]] = {
+    ReasonKind.NO_SUCH_AGENT: _refused_by_site,
+    ReasonKind.LAUNCHING: lambda it: "nothing to do: its batch job is starting",
+    ReasonKind.NO_CAPACITY: lambda it: (
+        "wait: its batch job starts when the site has nodes for it" + _or_another_pool(it)
+    ),
+    ReasonKind.QUOTA: lambda it: (
+        "wait until other jobs have ended, or ask the site for higher limits" + _or_another_pool(it)
+    ),
+    ReasonKind.AT_LIMIT: lambda it: (
+        f"wait until one of its jobs has started, or raise max_queued or max_instances of pool {it.where}"
+        + _or_another_pool(it)
+    ),
+    ReasonKind.UNREACHABLE: lambda it: (
+        "wait: the site is asked again and again" + _or_another_pool(it)
+    ),
+}
+"""Instead of those of `_ADVICE`, where work waits for batch jobs."""

@@ -229,7 +229,7 @@ class Session:
         reason = _ERRNO.sub("", str(problem)) or type(problem).__name__
         return MasterUnreachable(
             f"Cannot connect to master at {self.url}: {reason}. Set its URL with -m URL or DET_MASTER, "
-            "or start one with `det deploy local cluster-up`"
+            "or start one: `det deploy local cluster-up`, on a login node `windlass hpc up`"
         )
 
 

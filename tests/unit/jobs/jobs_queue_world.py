@@ -81,12 +81,17 @@ def entry(
 
 
 def pool_view(
-    name: str, settings: SchedulerSettings, *, dynamic: bool = False, used: int = 0
+    name: str,
+    settings: SchedulerSettings,
+    *,
+    dynamic: bool = False,
+    used: int = 0,
+    type_: str = "static",
 ) -> PoolView:
     return PoolView(
         name=name,
         description="",
-        type="static",
+        type=type_,
         dynamic=dynamic,
         agents=1,
         slots=4,

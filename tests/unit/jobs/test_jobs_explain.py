@@ -37,6 +37,7 @@ def advice(
     held: int = 0,
     slots: int = 4,
     used: int = 0,
+    pool_type: str = "static",
     **changes: Any,
 ) -> str:
     job = facts("job", **changes)
@@ -44,10 +45,26 @@ def advice(
         facts=job,
         queued=queued(job, settings, held),
         where="gpu",
-        pool=pool_view("gpu", settings, dynamic=dynamic, used=used),
+        pool=pool_view("gpu", settings, dynamic=dynamic, used=used, type_=pool_type),
         slots=slots,
     )
     return advise(Reason(kind=kind, text=""), situation)
+
+
+@pytest.mark.parametrize("kind", ReasonKind)
+@pytest.mark.parametrize("pool_type", ["slurm", "pbs"])
+def test_work_that_waits_for_batch_jobs_is_told_of_no_instances(
+    kind: ReasonKind, pool_type: str
+) -> None:
+    said = advice(kind, dynamic=True, pool_type=pool_type)
+    words = (
+        "instance type",
+        "an instance",
+        "instances are free",
+        "from the provider",
+        "add agents",
+    )
+    assert not any(word in said for word in words), said
 
 
 @pytest.mark.parametrize("kind", ReasonKind)

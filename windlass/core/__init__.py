@@ -2,7 +2,7 @@
 
 Same shapes as `determined.core`, so `from windlass import core` is the whole migration. Standard library only: no
 torch, no TensorFlow, nothing that makes a task start slowly. Each name is imported when it is first asked for: the
-launcher, which stands before every task, needs few of them.
+launcher, which runs before every task, needs few of them.
 """
 
 from importlib import import_module
@@ -68,13 +68,15 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    """One of `__all__`, at the first time."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+if not TYPE_CHECKING:  # type checkers would take any other name, too
+
+    def __getattr__(name: str) -> object:
+        """One of `__all__`, at the first time."""
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(module), name)
+        return value
 
 
 def __dir__() -> list[str]:

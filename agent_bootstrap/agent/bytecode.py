@@ -1,8 +1,8 @@
-"""The compiled form of what stands before every task, for all who may read its source.
+"""Bytecode of the modules that run before every task, readable by all who may read their source.
 
-Python writes it when a module is first imported, with the umask of that process: agents and supervisors keep what they
-write to themselves. Tasks of other users would compile those modules again at each start, which takes longer than all
-else that a task waits for.
+Python writes bytecode when a module is first imported, with the umask of that process: agents and supervisors keep what
+they write to themselves. Tasks of other users would compile those modules again at each start, which takes longer than
+all else that a task waits for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FOLDERS = (
     *("windlass", "windlass/base", "windlass/base/tls", "windlass/core", "windlass/launch"),
     *("windlass/sdk", "windlass/storage", "agent_bootstrap", "agent_bootstrap/supervisor"),
 )
-"""Of the launcher, and of the process above it."""
+"""Whose modules the launcher and its parent process import."""
 
 
 def share_bytecode(root: Path = Path(agent_bootstrap.__file__).parent.parent) -> None:
-    """Below `root`, where the sources are ours. What cannot be written is left to whoever installed it. Blocks."""
+    """Of sources below `root` that belong to our user. Where nothing can be written, nothing is done. Blocks."""
     if sys.dont_write_bytecode or sys.pycache_prefix:
         return
     for folder in FOLDERS:
@@ -45,7 +45,7 @@ def _share(source: Path) -> None:
 
 
 def _open_as(model: Path, ours: Path) -> None:
-    """Let be read what is made of something by whoever may read that. Not through a link, which may lead anywhere."""
+    """Whoever may read `model` may read `ours`, which was made of it. A link is left alone: it may lead anywhere."""
     wanted, found = model.stat(), ours.lstat()
     reading = stat.S_IMODE(wanted.st_mode) & 0o555
     if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or not reading & ~found.st_mode:

@@ -53,10 +53,10 @@ def is_running(name: ProcessName) -> bool:
 
 
 class Handle:
-    """One process, zombie or not, whose number may be used again under nobody's hands.
+    """One process, zombie or not: a later one with the same number is neither signalled nor waited for.
 
-    By a descriptor of it; on kernels before 5.3 (Enterprise Linux 8), which have none, by its number and the time when
-    it started. A context manager.
+    By a descriptor of it. Kernels before 5.3 (Enterprise Linux 8) have none: there its number and the time when it
+    started are compared just before each signal. A context manager.
     """
 
     def __init__(self, pid: int) -> None:

@@ -14,7 +14,7 @@ JOIN_S = 20.0
 def pending(what: str, why: str, words: str, way_out: str = "") -> str:
     """`why`: in the site's words; `words`: in plain ones; `way_out`: of one that will never start as it is."""
     text = f"{what} is pending: {why}" + (f" ({words})" if words else "")
-    return f"{text}: it will never start so: {way_out}" if way_out else text
+    return f"{text}: it will never start like this: {way_out}" if way_out else text
 
 
 def begun(

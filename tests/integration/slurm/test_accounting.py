@@ -223,7 +223,9 @@ def test_a_job_of_more_time_than_its_qos_ever_gives_is_not_waited_for(
     reason = "QOSMaxWallDurationPerJobLimit (it asks for more time than the QOS gives to one job)"
     eventually("it says why", lambda: reason in why_it_waits(cluster, fails))
     assert cluster.wait(fails)["state"] == "STATE_ERROR"
-    assert f"{reason}: it will never start so: give a shorter --time" in all_logs(cluster, fails)
+    assert f"{reason}: it will never start like this: give a shorter --time" in all_logs(
+        cluster, fails
+    )
     (trial,) = cluster.trials(fails)
     assert trial["restarts"] == 0
     assert cluster.wait(runs)["state"] == "STATE_COMPLETED"

@@ -281,10 +281,8 @@ def test_tokens_are_their_users_own_and_are_minted_again_when_they_expire(
     for experiment in submitted.values():
         eventually("it works", lambda which=experiment: "run 1, from" in log_of(cluster, which))
     tags = {user: tag for tag, user in jobs_of(site, "RUNNING").items()}
-    for user in (
-        ALICE,
-        BOB,
-    ):  # again at half of their time: of two more, the second comes after the end
+    # A new one is made at half of the time of the last: of two more, the second comes after its end.
+    for user in (ALICE, BOB):
         minted = mints(cluster, user)
         eventually(
             f"tokens of {user} expire", lambda who=user, n=minted: mints(cluster, who) >= n + 2

@@ -205,7 +205,9 @@ async def test_a_job_that_the_site_will_never_start_blocks_its_offer_and_is_canc
     assert isinstance(await case.provider.answer(accepted.handle), Accepted)
     now += 21
     await case.provider.list()
-    with pytest.raises(Refusal, match="will never start so: give a shorter --time") as refused:
+    with pytest.raises(
+        Refusal, match="will never start like this: give a shorter --time"
+    ) as refused:
         await case.provider.answer(accepted.handle)
     assert (refused.value.kind, refused.value.scope) == (BlockKind.CONFIG, Scope.of(case.offer.key))
     assert refused.value.retry_after_s is not None

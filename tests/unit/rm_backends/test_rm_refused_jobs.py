@@ -79,7 +79,7 @@ def test_a_job_that_the_site_took_and_will_never_start_is_cancelled(tmp_path: Pa
         await asked(batch)
         await batch.world.master.until(lambda: bool(refusals(batch)))
         assert refusals(batch) == [
-            "Slurm job 1 in partition gpu is pending: QOSMaxNode: it will never start so: ask for fewer nodes"
+            "Slurm job 1 in partition gpu is pending: QOSMaxNode: it will never start like this: ask for fewer nodes"
         ]
         await batch.world.backend.withdraw(ID)
         await batch.world.settle(60)

@@ -428,7 +428,7 @@ class Master:
     ) -> Dispatcher | None:
         options = self._options
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
-        if not pools or self._batch_site is None:
+        if self._batch_site is None:
             return None
         site = self._batch_site.part()
         partitions = partition_memory(options.config, options.data_dir)

@@ -59,7 +59,7 @@ SUBMITS_AT_ONCE = 10
 
 
 class Dispatcher:
-    """All pools of one site. `load` first, then `run` until cancelled."""
+    """All pools of one site. `load` first, then `run` until cancelled. Without any it ends what earlier ones left."""
 
     def __init__(
         self,
@@ -179,7 +179,8 @@ class Dispatcher:
         await self._save()
         self._publish()
         self._give_up()
-        if not self._leases and self._clock.monotonic() - self._site_at < SITE_EVERY_S:
+        is_fresh = not self._pools or self._clock.monotonic() - self._site_at < SITE_EVERY_S
+        if not self._leases and is_fresh:
             return
         if self._clock.monotonic() < self._retry_at:
             return

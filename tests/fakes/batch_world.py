@@ -88,6 +88,8 @@ class FakeBatch:
         self.refused = 0
         self.foreign: list[ForeignJob] = []
         self.listings = 0
+        self.sites = 0
+        """How often it was asked what it is like."""
         self.accounts: Mapping[str, frozenset[str]] | None = None
 
     @property
@@ -97,6 +99,7 @@ class FakeBatch:
         return [name for name in (f"n{k + 1}" for k in range(self.nodes)) if name not in taken]
 
     async def site(self) -> Site:
+        self.sites += 1
         await self._answer()
         queue = Queue(
             name="gpu",
@@ -275,6 +278,8 @@ class BatchWorld:
     store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
     disk: Disk = field(default_factory=LocalDisk)
     users: SiteUsers | None = None
+    dispatches: bool = True
+    """False: the pool is not of mode dispatch any more."""
     said: list[tuple[str, str, str]] = field(default_factory=list)
     """In logs of tasks: whose, the level, and the text."""
     _site: FakeBatch | None = None
@@ -306,7 +311,7 @@ class BatchWorld:
         )
         backend = self.world.backend
         self._dispatcher = Dispatcher(
-            pools=[self.options],
+            pools=[self.options] if self.dispatches else [],
             system=self.site,
             host=backend,
             store=JobLines(self.store, self, {"default": files}),

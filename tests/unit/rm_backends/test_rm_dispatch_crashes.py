@@ -226,3 +226,25 @@ def test_a_master_that_dies_between_two_jobs_submits_the_next_one_once(
         assert batch.is_quiet()
 
     play(scenario)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_jobs_of_a_pool_that_no_longer_dispatches_are_ended(play: Play, starts: bool) -> None:
+    """Nobody else knows them: they would run on, and be paid for."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = not starts
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(10)
+        (job,) = batch.site.jobs.values()
+        assert bool(job.nodes) == starts
+        batch.dispatches = False
+        await batch.restart()
+        await batch.world.settle(120)
+        assert job.cause is not None
+        assert batch.dispatcher.leases() == ()
+        asked = batch.site.sites
+        await batch.world.settle(600)
+        assert batch.site.sites == asked, "a site that nobody uses is left alone"
+
+    play(scenario)

@@ -62,6 +62,21 @@ def test_what_is_made_is_taken_by_whoever_asks_next(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs tasks of other users")
+def test_an_image_that_root_made_is_read_by_tasks_of_other_users(tmp_path: Path) -> None:
+    images = cache(tmp_path / "images")
+    before = os.umask(0o077)
+    try:
+        held = images.lock(images.place_of(NET, None))
+        assert held is not None
+        place = make(images, images.place_of(NET, None))
+        held.close()
+    finally:
+        os.umask(before)
+    assert place.stat().st_mode & 0o777 == 0o644
+    assert place.parent.stat().st_mode & 0o077 == 0, "only through a mount of the agent's"
+
+
 def test_what_was_not_used_for_longest_goes_first_and_never_what_is_in_use(tmp_path: Path) -> None:
     images = cache(tmp_path, limit_bytes=2 * 4096)
     oldest = make(images, images.place_of(NET, None), used=1.0)

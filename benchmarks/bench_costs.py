@@ -18,8 +18,9 @@ from pathlib import Path
 
 from calibration import print_calibration
 
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState, Outcome
-from master.allocations.machine import OutcomeKind as O
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.outcome import Outcome
+from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
 from master.costs.books import Books
 from master.store.fleet_repository import FleetRepository

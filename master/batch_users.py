@@ -33,7 +33,7 @@ class BatchUsers:
         clock: Clock,
         falling_back: Collection[str] = (),
     ) -> None:
-        """`pools`: whose jobs are of their users; `falling_back`: those that others may take work from."""
+        """`pools`: whose jobs are of their users; `falling_back`: those whose work may go to other pools."""
         self._pools = {options.pool: options for options in pools}
         self._users = users
         self._clock = clock
@@ -78,16 +78,17 @@ class BatchUsers:
 
     async def _accounts_of(self, user: str) -> Accounts:
         now = self._clock.monotonic()
+        asked_at, found = self._accounts.get(user, (float("-inf"), None))
+        if now - asked_at < KEPT_S:
+            return found
+        try:
+            async with asyncio.timeout(ASK_LIMIT_S):
+                found = await self._users.accounts(user)
+        except (JobRefused, NoAnswer, TimeoutError):  # the site says when the job is submitted
+            found = None
         recent = {name: one for name, one in self._accounts.items() if now - one[0] < KEPT_S}
-        if user not in recent:
-            try:
-                async with asyncio.timeout(ASK_LIMIT_S):
-                    found = await self._users.accounts(user)
-            except (JobRefused, NoAnswer, TimeoutError):  # the site says when the job is submitted
-                found = None
-            recent[user] = (now, found)
-        self._accounts = recent
-        return recent[user][1]
+        self._accounts = recent | {user: (now, found)}
+        return found
 
     async def _ask(self, who: OsUser) -> None:
         try:

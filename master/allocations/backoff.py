@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from master.allocations.machine import Outcome
+from master.allocations.outcome import Outcome
 from master.core.reasons import Reason, ReasonKind
 
 MAX_ABORTS = 10

@@ -12,7 +12,8 @@ from datetime import datetime
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import backoff_after
 from master.allocations.effects import AskResources
-from master.allocations.machine import AllocationState, Outcome, OutcomeKind
+from master.allocations.machine import AllocationState
+from master.allocations.outcome import Outcome, OutcomeKind
 from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
     Create,

@@ -11,7 +11,8 @@ from master.allocations import backoff
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
 from master.allocations.effects import AskResources, Effects
-from master.allocations.machine import AllocationPhase, AllocationState, Outcome, OutcomeKind
+from master.allocations.machine import AllocationPhase, AllocationState
+from master.allocations.outcome import Outcome, OutcomeKind
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.kinds import Readiness

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState, Outcome
-from master.allocations.machine import OutcomeKind as O
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.outcome import Outcome
+from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
 from master.costs.books import Books
 from master.costs.lines import By, CostLine, condensed

@@ -18,7 +18,8 @@ from master.allocations.effects import (
     StartContainers,
     Withdraw,
 )
-from master.allocations.machine import AllocationPhase, AllocationState, OutcomeKind
+from master.allocations.machine import AllocationPhase, AllocationState
+from master.allocations.outcome import OutcomeKind
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -19,6 +20,7 @@ from windlass.base.clock import ManualClock
 from windlass.base.errors import PermissionDenied, Unsatisfiable
 
 ALICE = OsUser(uid=1001, gid=100, user="alice", group="users")
+BOB = OsUser(uid=1001, gid=100, user="bob", group="users")
 
 
 class Asked:
@@ -46,6 +48,7 @@ def users(
 
     async def accounts(user: str) -> Mapping[str, frozenset[str]] | None:
         asked.accounts_asked += 1
+        await asyncio.sleep(0)  # others ask meanwhile
         if isinstance(asked.accounts, Exception):
             raise asked.accounts
         return asked.accounts
@@ -120,6 +123,16 @@ async def test_accounts_that_are_not_of_the_user_are_refused() -> None:
     clock.advance(61)
     with pytest.raises(Unsatisfiable, match='"physics" is no account'):
         await known.require("gpu", ALICE)
+
+
+async def test_accounts_of_users_who_submit_at_once_are_all_kept() -> None:
+    asked = Asked()
+    asked.accounts = OF_ALICE
+    known = users(asked, ManualClock())
+    for _ in range(2):
+        both = (known.require("gpu", who) for who in (ALICE, BOB))
+        await asyncio.gather(*both)
+    assert asked.accounts_asked == 2
 
 
 @pytest.mark.parametrize("unknown", [None, NoAnswer("sacctmgr"), UserRefused("alice", "no")])

@@ -117,7 +117,7 @@ class Dispatcher:
 
     async def load(self) -> None:
         """What was submitted before the last crash is found by its name."""
-        self._leases = {lease.tag: lease for lease in await self._store.load()}
+        self._leases = {lease.tag: life.in_doubt(lease) for lease in await self._store.load()}
         self._saved = dict(self._leases)
         self._publish()
 
@@ -191,6 +191,7 @@ class Dispatcher:
             if error.message != self._trouble:
                 log.warning("the batch system does not answer: %s", error.message)
             self._trouble = error.message
+            self._leases = {tag: life.in_doubt(lease) for tag, lease in self._leases.items()}
             self._failures += 1
             self._retry_at = self._clock.monotonic() + min(30.0, 2.0**self._failures)
         finally:
@@ -347,6 +348,9 @@ class Dispatcher:
         asked = [lease for lease in self._leases.values() if lease.may_exist]
         found = await self._systems.poll(asked)
         self._polled_at = self._clock.monotonic()
+        for lease in asked:
+            if lease.tag not in found:  # its user cannot be asked for
+                self._change(lease.tag, life.in_doubt)
         for tag, job in found.items():
             if job is not None:
                 await self._take(tag, job)

@@ -37,8 +37,8 @@ from provisioner.providers.batch.job_files import Shape
 from provisioner.providers.batch.stages import begun, pending, utc
 from rm_backends.base import LossKind
 
-Limited: TypeAlias = tuple[str, tuple[str, ...]]
-"""A pool and arguments: what a limit of the site is of."""
+Limited: TypeAlias = tuple[str, tuple[str, ...], str]
+"""A pool, arguments and a user of the operating system: what a limit of the site is of."""
 FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
@@ -162,8 +162,8 @@ class Lease:
 
 
 def limited(lease: Lease) -> Limited:
-    """Limits are of accounts and QOS, which arguments name: one that is full holds up no other."""
-    return lease.pool, lease.shape.arguments
+    """Limits are of users, and of accounts and QOS, which arguments name: one that is full holds up no other."""
+    return lease.pool, lease.shape.arguments, lease.shape.user
 
 
 def serves(lease: Lease) -> bool:
@@ -207,7 +207,13 @@ def not_called(lease: Lease) -> Lease:
 
 
 def unanswered(lease: Lease, why: NoAnswer) -> Lease:
+    lease = in_doubt(lease)
     return replace(lease, message=why.message, may_run=lease.may_run and why.may_run)
+
+
+def in_doubt(lease: Lease) -> Lease:
+    """The site was not heard for a while, and may just have started: what it will never do, it has to say anew."""
+    return replace(lease, never_since=None, is_hopeless=False)
 
 
 def pause_s(tries: int) -> float:

@@ -22,6 +22,8 @@ ASK_AGAIN_S = 60.0
 """Lists tell what comes; only what came to nothing is heard of by asking."""
 FIX_S = 600.0
 """Somebody has to change something before a job like that is taken: it is tried again so often."""
+EXCLUDED_S = 60.0
+"""Of one that was asked for without some nodes: which these are depends on what waits, and changes by itself."""
 EARLIER_S = 120.0
 """A job that ends so much before its time limit is taken back."""
 
@@ -86,8 +88,10 @@ def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[F
 def refusal(pilot: Pilot, error: JobRefused, avoided: Sequence[str]) -> Refusal:
     """Of a job that the site did not take. `avoided`: nodes that it must not use."""
     text = error.message
+    fix_s = FIX_S
     if avoided and not error.passing:
-        nodes = "nodes that are disabled, or that all that waits avoids"
+        fix_s = EXCLUDED_S
+        nodes = "nodes that are disabled, or that everything that waits avoids"
         text = f"{text} (it was asked for without {', '.join(avoided)}: {nodes})"
     limit = re.search(r"\b(?:QOS|Assoc)\w*Limit\b", error.message)
     return Refusal(
@@ -95,7 +99,7 @@ def refusal(pilot: Pilot, error: JobRefused, avoided: Sequence[str]) -> Refusal:
         text,
         scope=_scope(pilot, error.message),
         quota=limit.group() if limit is not None and error.passing else "",
-        retry_after_s=None if error.passing else FIX_S,
+        retry_after_s=None if error.passing else fix_s,
     )
 
 

@@ -48,12 +48,14 @@ class SharedSite:
     def part(self) -> BatchSystem:
         return _Part(self)
 
-    async def site(self) -> Site:
+    async def site(self, newer_than: float) -> tuple[float, Site]:
+        """With when it was asked. `newer_than`: as of `listing`."""
         async with self._site_lock:
-            now = self.clock.monotonic()
-            if self._site is None or now - self._site[0] > SITE_FRESH_S:
-                self._site = now, await self.system.site()
-            return self._site[1]
+            now, old = self.clock.monotonic(), self._site
+            if old is None or old[0] <= newer_than or now - old[0] > SITE_FRESH_S:
+                old = now, await self.system.site()
+                self._site = old
+            return old
 
     async def listing(self, newer_than: float) -> Listing:
         """Of all our jobs. `newer_than`: when the one was asked for that is known already."""
@@ -90,6 +92,7 @@ class _Part:
         self._shared = shared
         self._system = shared.system
         self._heard_at = float("-inf")
+        self._site_heard_at = float("-inf")
 
     @property
     def name(self) -> str:
@@ -100,7 +103,9 @@ class _Part:
         return self._system.most_tasks
 
     async def site(self) -> Site:
-        return await self._shared.site()
+        """Never the same twice: who asks again soon has a reason, such as a refusal by what it heard."""
+        self._site_heard_at, found = await self._shared.site(self._site_heard_at)
+        return found
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
         """What the list lacks is asked for by name: it may be over."""

@@ -135,6 +135,13 @@ async def test_accounts_of_users_who_submit_at_once_are_all_kept() -> None:
     assert asked.accounts_asked == 2
 
 
+async def test_a_user_without_an_account_is_told_so() -> None:
+    asked = Asked()
+    asked.accounts = {}
+    with pytest.raises(Unsatisfiable, match="As alice: the user who submits the job has no account"):
+        await users(asked, ManualClock()).require("gpu", ALICE)
+
+
 @pytest.mark.parametrize("unknown", [None, NoAnswer("sacctmgr"), UserRefused("alice", "no")])
 async def test_where_accounting_says_nothing_every_account_may_pass(
     unknown: Exception | None,

@@ -233,6 +233,9 @@ def test_refusals_name_the_way_out() -> None:
     assert kinds["qsub -q nosuch -- /bin/sleep 1"] == (ReasonKind.NO_SUCH_AGENT, False, True)
     assert kinds["qsub -q lim -- /bin/sleep 8"] == (ReasonKind.QUOTA, True, False)
     assert kinds["qsub -q offq -- /bin/sleep 1"] == (ReasonKind.NO_CAPACITY, True, False)
+    for away in ("UID", "GID"):  # also while the server cannot look users up
+        refused = refusal_of(1, f"qsub: Bad {away} for job execution")
+        assert (refused.passing, refused.final) == (False, False)
     unknown = refusal_of(1, "qsub: the hook of this site says no")
     assert (unknown.passing, unknown.final) == (False, False)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.providers.batch.pilot_answers import EXCLUDED_S
 from provisioner.providers.batch.pilot_book import PilotBook
 from provisioner.providers.batch.pilot_nodes import AVOIDED_S
 from provisioner.providers.errors import Refusal
@@ -113,3 +114,4 @@ async def test_a_refusal_names_the_nodes_that_were_excluded(case: FakePilotCase)
     with pytest.raises(Refusal) as refused:
         await case.launch(case.intent())
     assert "(it was asked for without n1, n2: nodes that are disabled, or" in refused.value.message
+    assert refused.value.retry_after_s == EXCLUDED_S, "other work may come that does not avoid them"

@@ -227,6 +227,8 @@ def test_what_the_site_is_like_is_asked_once_for_all() -> None:
         assert {site.version for site in told} == {"1"}
         two.clock.advance(SITE_FRESH_S + 1)
         assert (await two.pilots.site()).version == "2"
+        assert (await two.dispatch.site()).version == "2"
+        assert (await two.dispatch.site()).version == "3", "it was refused by what it heard"
 
     asyncio.run(main())
 

@@ -78,7 +78,7 @@ def test_a_user_without_an_account_is_refused_until_there_is_one() -> None:
     site = Site("AccountingStorageEnforce = associations\n")
     system, site.said = SlurmSystem(site), ""
     (problem,) = account_problems((), asyncio.run(system.site()))
-    assert "the master's user has no account at the site" in problem
+    assert "the user who submits the job has no account at the site" in problem
     assert "ask the site for one" in problem
     site.said = SAID
     assert not list(account_problems((), asyncio.run(system.site())))

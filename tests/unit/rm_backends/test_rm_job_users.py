@@ -22,6 +22,7 @@ from provisioner.providers.batch.disks import LocalDisk
 from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
 from provisioner.providers.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
+from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.strange_jobs import AT_START, StrangeJobs
@@ -114,6 +115,13 @@ async def test_each_job_is_asked_for_as_its_user() -> None:
         "bob": [],
         "": ["2"],
     }
+
+
+def test_a_limit_that_one_user_has_reached_holds_up_no_other() -> None:
+    full = FullLimits()
+    full.note(lease("wl-a", "alice"), "QOSMaxSubmitJobPerUserLimit", now=0.0)
+    assert full.holds(lease("wl-b", "alice"), now=1.0)
+    assert not full.holds(lease("wl-c", "bob"), now=1.0)
 
 
 async def test_a_user_whom_sudo_refuses_holds_up_nobody_and_loses_nothing() -> None:

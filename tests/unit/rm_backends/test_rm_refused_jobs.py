@@ -113,6 +113,26 @@ def test_what_may_pass_only_waits(tmp_path: Path) -> None:
     played(tmp_path, scenario)
 
 
+def test_a_site_that_was_away_meanwhile_has_to_say_it_anew(tmp_path: Path) -> None:
+    """Its controller may just have started, and not know everything yet."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back, batch.site.never = True, "ask for fewer nodes"
+        await asked(batch)
+        while not batch.dispatcher.leases() or batch.dispatcher.leases()[0].never_since is None:
+            await batch.world.settle(1)
+        batch.site.down = True
+        await batch.world.settle(60)
+        batch.site.down = False
+        while batch.dispatcher._trouble:
+            await batch.world.settle(1)
+        await batch.world.settle(10)
+        assert refusals(batch) == []
+        await batch.world.master.until(lambda: bool(refusals(batch)))
+
+    played(tmp_path, scenario)
+
+
 def test_it_is_told_again_by_a_master_that_was_restarted(tmp_path: Path) -> None:
     async def scenario(batch: BatchWorld) -> None:
         batch.site.refusal = refusal()

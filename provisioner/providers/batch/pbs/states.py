@@ -151,6 +151,8 @@ class _Refusal:
     kind: ReasonKind
     hint: str
     passing: bool = False
+    unsure: bool = False
+    """Neither passing nor final: a server whose directory of users is away says it of everybody."""
 
 
 _REFUSALS = (
@@ -178,8 +180,14 @@ _REFUSALS = (
         "correct the -l arguments",
     ),
     _Refusal(5, "cannot be used with", ReasonKind.NO_SUCH_AGENT, "put it into -l select"),
-    _Refusal(197, "Bad GID", ReasonKind.QUOTA, "correct -W group_list"),
-    _Refusal(175, "Bad UID", ReasonKind.QUOTA, "PBS takes no jobs of this user, and none of root"),
+    _Refusal(197, "Bad GID", ReasonKind.QUOTA, "correct -W group_list", unsure=True),
+    _Refusal(
+        175,
+        "Bad UID",
+        ReasonKind.QUOTA,
+        "PBS takes no jobs of this user, and none of root",
+        unsure=True,
+    ),
     _Refusal(2, "usage:", ReasonKind.NO_SUCH_AGENT, "correct pbs.pbsbatch_args"),
 )
 _NO_ANSWER_CODES = frozenset({162, 160, 255, 127})
@@ -206,7 +214,7 @@ def refusal_of(code: int, text: str) -> JobRefused:
         f"{said} ({found.hint})",
         kind=found.kind,
         passing=found.passing,
-        final=found.text in text and not found.passing,
+        final=found.text in text and not found.passing and not found.unsure,
     )
 
 

@@ -9,7 +9,7 @@ from provisioner.providers.batch.slurm.arguments import wanted
 
 FORMAT = "Account,QOS"
 NO_ACCOUNT = (
-    "the master's user has no account at the site, which takes no jobs without one: ask the site for one "
+    "the user who submits the job has no account at the site, which takes no jobs without one: ask the site for one "
     "(sacctmgr show assoc user=NAME lists them), and submit again a minute later"
 )
 

@@ -115,14 +115,17 @@ def _scope(pilot: Pilot, said: str) -> Scope:
     return Scope.of(key) if "--time" in said else Scope(provider=key.provider, region=key.region)
 
 
-def verdict(pilot: Pilot, job: JobReport, now: float, system: str) -> Mapping[str, object]:
+def verdict(
+    pilot: Pilot, job: JobReport, now: float, heard_since: float, system: str
+) -> Mapping[str, object]:
     """What is to be noted of one that the site will never start, as it says, and of all others.
 
-    Once that is sure nobody waits for it any more: it is cancelled as others are.
+    What it said before `heard_since`, when it began to answer, does not count. Once that is sure nobody waits for it
+    any more: it is cancelled as others are.
     """
     if not job.never:
         return {"never_since": None}
-    since = pilot.never_since or now
+    since = max(pilot.never_since or now, heard_since)
     if now - since < SURE_S:
         return {"never_since": since}
     why = _waits(pilot, job, DIALECTS[system].name)

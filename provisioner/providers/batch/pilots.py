@@ -137,8 +137,8 @@ class PilotProvider(CannotStop):
         self._changed_at = 0.0
         self._looking = asyncio.Lock()
         self._launching: dict[str, asyncio.Lock] = {}
-        self._answered = False
-        """The site was asked since the start, and answered the last time."""
+        self._heard_since: float | None = None
+        """Since when the site has answered, each time. None: not since the start, or not the last time."""
         self._collector = Collector(self._note_change)
         self._host = host
         self._stages = PilotStages(host, disk, clock.monotonic)
@@ -173,7 +173,7 @@ class PilotProvider(CannotStop):
             return False
         job = self._seen.get(pilot.tag)
         paused = job is not None and job.phase is JobPhase.PAUSED
-        return paused or pilot.over_at is not None or not self._answered
+        return paused or pilot.over_at is not None or self._heard_since is None
 
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)
@@ -345,9 +345,9 @@ class PilotProvider(CannotStop):
             try:
                 found = {job.name: job for job in await self._system.named_like(self._prefix)}
             except NoAnswer:
-                self._answered = False
+                self._heard_since = None
                 raise
-            self._answered = True
+            self._heard_since = self._heard_since or self._now()
             for tag in [pilot.tag for pilot in self._book]:
                 if (pilot := self._book.get(tag)) is None:
                     continue
@@ -382,7 +382,7 @@ class PilotProvider(CannotStop):
             job_id=job.job_id,
             ran=pilot.ran or delivered,
             ends_at=known,
-            **verdict(pilot, job, self._now(), self._system.name),
+            **verdict(pilot, job, self._now(), self._heard_since or 0.0, self._system.name),
             **noted_nodes(pilot, job, self._book, self._host, delivered=delivered),
         )
 

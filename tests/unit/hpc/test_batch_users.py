@@ -138,7 +138,9 @@ async def test_accounts_of_users_who_submit_at_once_are_all_kept() -> None:
 async def test_a_user_without_an_account_is_told_so() -> None:
     asked = Asked()
     asked.accounts = {}
-    with pytest.raises(Unsatisfiable, match="As alice: the user who submits the job has no account"):
+    with pytest.raises(
+        Unsatisfiable, match="As alice: the user who submits the job has no account"
+    ):
         await users(asked, ManualClock()).require("gpu", ALICE)
 
 

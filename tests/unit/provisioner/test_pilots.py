@@ -220,6 +220,28 @@ async def test_a_job_that_the_site_will_never_start_blocks_its_offer_and_is_canc
         await case.provider.answer(accepted.handle)
 
 
+async def test_a_site_that_was_away_has_to_say_anew_that_it_will_never_start_a_job(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(case.provider, "_now", lambda: now)
+    case.queue(case.offer)
+    accepted = await case.accepted(case.intent())
+    case.slurm.jobs[1].reason = "QOSMaxWallDurationPerJobLimit"
+    await case.provider.list()
+    case.fail_lists()
+    now += 60
+    with pytest.raises(NoAnswer):
+        await case.provider.list()
+    case.mend()
+    await case.provider.list()
+    assert isinstance(await case.provider.answer(accepted.handle), Accepted)
+    now += 21
+    await case.provider.list()
+    with pytest.raises(Refusal, match="give a shorter --time"):
+        await case.provider.answer(accepted.handle)
+
+
 @pytest.mark.parametrize(
     ("said", "of_all_walltimes"),
     [

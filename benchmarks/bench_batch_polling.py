@@ -124,9 +124,7 @@ async def peak_mib(look: Callable[[], Awaitable[object]]) -> float:
     return peak / 2**20
 
 
-async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, float]:
-    """A quiet minute, the minute after a change, and the memory of a look."""
-    slurm, clock = FrozenSlurm(), ManualClock()
+def provider_of(folder: Path, slurm: FakeSlurm, clock: ManualClock, pools: int) -> PilotProvider:
     options = [
         PilotOptions(
             pool=f"pool-{number}",
@@ -137,7 +135,7 @@ async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, 
         )
         for number in range(pools)
     ]
-    provider = PilotProvider(
+    return PilotProvider(
         name="slurm",
         system=SlurmSystem(slurm),
         host=Joined(),
@@ -148,10 +146,17 @@ async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, 
         cluster_id=CLUSTER,
         disk=LocalDisk(),
         check_lease=lambda: asyncio.sleep(0),
+        gather_s=0.0,
     )
+
+
+async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, float]:
+    """A quiet minute, the minute after a change, and the memory of a look."""
+    slurm, clock = FrozenSlurm(), ManualClock()
+    provider = provider_of(folder, slurm, clock, pools)
     await provider.open()
     for number in range(OURS):
-        pool = options[number % pools].pool
+        pool = f"pool-{number % pools}"
         offer = provider.could_offer(pool)[0]
         intent = LaunchIntent(
             intent_id=f"i-{number}",
@@ -162,6 +167,7 @@ async def pilots(folder: Path, foreign: int, pools: int) -> tuple[Looks, Looks, 
             offer=offer,
             count=1,
         )
+        clock.advance(1.0)  # submissions are paced
         await provider.launch(replace(intent, request=provider.freeze(intent)))
     add_others(slurm, foreign)
     await provider.list()  # notes what came

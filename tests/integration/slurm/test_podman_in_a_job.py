@@ -81,6 +81,14 @@ class Place:
             MODEL,
         )
 
+    def until_it_runs(self, experiment: int) -> None:
+        began = self.folder / "gates/began"
+        eventually(
+            "it runs",
+            lambda: began.exists() or self.cluster.experiment(experiment)["state"] == "STATE_ERROR",
+        )
+        assert began.exists(), self.log(experiment)
+
     def log(self, experiment: int) -> str:
         return "".join(self.cluster.logs_of(one["id"]) for one in self.cluster.trials(experiment))
 
@@ -151,11 +159,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(slurm, cluster, folder, user)
 
 
-def eventually_gone(place: Place, before: Collection[int]) -> None:
-    """`before`: processes of others."""
-    eventually(
-        "its processes are gone", lambda: not [p for p in place.processes() if p.pid not in before]
-    )
+def eventually_gone(place: Place, before: Collection[int], *, but_pause: bool = False) -> None:
+    """`before`: processes of others; `but_pause`: Podman's idle one, of one word, may stay till the next task."""
+    longest = 1 if but_pause else 0
+
+    def left() -> list[psutil.Process]:
+        found = [one for one in place.processes() if one.pid not in before]
+        return [one for one in found if len(one.info["cmdline"] or ()) > longest]
+
+    eventually("its processes are gone", lambda: not left())
 
 
 @pytest.mark.slow
@@ -163,12 +175,7 @@ def test_a_trial_runs_in_a_container_and_leaves_nothing(place: Place) -> None:
     before = {process.pid for process in place.processes()}
     job = place.submit_agent()
     experiment = place.trial()
-    began = place.folder / "gates/began"
-    eventually(
-        "it runs",
-        lambda: began.exists() or place.cluster.experiment(experiment)["state"] == "STATE_ERROR",
-    )
-    assert began.exists(), place.log(experiment)
+    place.until_it_runs(experiment)
     (place.folder / "gates/open").touch()
     ended: dict[str, Any] = place.cluster.wait(experiment)
     log = place.log(experiment)
@@ -188,15 +195,9 @@ def test_what_is_cancelled_leaves_no_process(place: Place) -> None:
     before = {process.pid for process in place.processes()}
     job = place.submit_agent()
     experiment = place.trial()
-    eventually("it runs", lambda: (place.folder / "gates/began").exists())
+    place.until_it_runs(experiment)
     assert place.processes()
     place.slurm.run("scancel", job)
     eventually("the job is over", lambda: not place.slurm.jobs())
-    # Podman's idle "pause" process, of one word, may stay until the next task on that node.
-    eventually(
-        "its processes are gone",
-        lambda: (
-            not [p for p in place.processes() if len(p.info["cmdline"]) > 1 and p.pid not in before]
-        ),
-    )
+    eventually_gone(place, before, but_pause=True)
     place.cluster.client.session.post(f"/api/v1/experiments/{experiment}/kill", {})

@@ -47,12 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_a_trial_on_leased_nodes_runs_in_a_container_and_leaves_nothing(place: Place) -> None:
     before = {process.pid for process in place.processes()}
     experiment = place.trial("leased")
-    began = place.folder / "gates/began"
-    eventually(
-        "it runs",
-        lambda: began.exists() or place.cluster.experiment(experiment)["state"] == "STATE_ERROR",
-    )
-    assert began.exists(), place.log(experiment)
+    place.until_it_runs(experiment)
     (place.folder / "gates/open").touch()
     assert place.cluster.wait(experiment)["state"] == "STATE_ERROR"
     uid = pwd.getpwnam(place.user).pw_uid
@@ -69,15 +64,9 @@ def test_a_trial_on_leased_nodes_runs_in_a_container_and_leaves_nothing(place: P
 def test_scancel_of_a_leased_job_leaves_no_process(place: Place) -> None:
     before = {process.pid for process in place.processes()}
     experiment = place.trial("leased")
-    eventually("it runs", lambda: (place.folder / "gates/began").exists())
+    place.until_it_runs(experiment)
     (name,) = place.slurm.jobs("RUNNING")
     place.slurm.run("scancel", f"--name={name}")
     assert place.cluster.wait(experiment)["state"] == "STATE_ERROR"
     eventually("the job is over", lambda: not place.slurm.jobs())
-    # Podman's idle "pause" process, of one word, may stay until the next task on that node.
-    eventually(
-        "its processes are gone",
-        lambda: (
-            not [p for p in place.processes() if len(p.info["cmdline"]) > 1 and p.pid not in before]
-        ),
-    )
+    eventually_gone(place, before, but_pause=True)

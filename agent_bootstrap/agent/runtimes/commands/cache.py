@@ -84,9 +84,8 @@ class ImageCache:
         if place.is_dir():
             place.rename(made.with_name("old"))
         if os.geteuid() == 0 and made.is_file():
-            made.chmod(
-                0o644
-            )  # tasks of other users run it, from a mount: its folder stays closed to them
+            # Tasks of other users run it, from a mount: its folder stays closed to them.
+            made.chmod(0o644)
         made.rename(place)
         os.utime(place)
 

@@ -147,8 +147,7 @@ async def pilots(folder: Path) -> float:
     case = FakePilotCase(folder)
     await case.provider.open()
     case.provider.pools = tuple(replace(p, max_queued=JOBS) for p in case.provider.pools)
-    for _ in range(JOBS):
-        await case.provider.launch(case.intent())
+    await asyncio.gather(*(case.provider.launch(case.intent()) for _ in range(JOBS)))  # as arrays
     add_others(case.slurm)
     await case.provider.list()
     begun = time.perf_counter()

@@ -79,20 +79,20 @@ def begin_script(python: str, prologue: Sequence[str]) -> str:
     """
     lines = "\n".join(prologue)
     failed = f"""__windlass_code=$?
-exec >&3 2>&4
+exec >&"$__windlass_out" 2>&"$__windlass_err"
 cat "$__windlass_log"
 __windlass_said=$(tail -n 1 "$__windlass_log")
 echo "$(hostname): {PROLOGUE_FAILED} $__windlass_code${{__windlass_said:+: $__windlass_said}}" >&2"""
     return f"""__windlass_node=$1
 __windlass_log="$1/prologue.log"
-exec 3>&1 4>&2 >"$__windlass_log" 2>&1
+exec {{__windlass_out}}>&1 {{__windlass_err}}>&2 >"$__windlass_log" 2>&1
 trap {shlex.quote(failed)} EXIT
 set -e
 {MODULES}
 {lines}
 set +e
 trap - EXIT
-exec >&3 2>&4 3>&- 4>&-
+exec >&"$__windlass_out" 2>&"$__windlass_err" {{__windlass_out}}>&- {{__windlass_err}}>&-
 cat "$__windlass_log"
 {_python_check(python)}exec {_host(python)} "$__windlass_node"
 """

@@ -154,6 +154,13 @@ def test_a_prologue_of_jobs_that_fails_is_why_the_job_does(
     assert "host:" not in (tmp_path / "jobs/wl-1/batch.log").read_text()
 
 
+def test_a_prologue_of_jobs_may_use_any_descriptor(tmp_path: Path) -> None:
+    """The job ended well then, without an agent and without a word."""
+    done, files = begun(tmp_path, "exec 3>/dev/null 4>&3", "exec 3>&- 4>&-")
+    assert done.returncode == 0
+    assert files.last_words(Job(SHAPE)).startswith("host: ")
+
+
 def test_why_a_prologue_failed_counts_more_than_what_srun_says_after_it(tmp_path: Path) -> None:
     _, files = begun(tmp_path, "exit 7")
     with (tmp_path / "jobs/wl-1/batch.log").open("a") as log:

@@ -202,7 +202,9 @@ class Dispatcher:
         now = self._now()
         for lease in list(self._leases.values()):
             pool, id_ = lease.pool, lease.allocation_id
-            if pool not in self._pools or not self._host.waits_or_holds(pool, id_):
+            if pool not in self._pools:
+                self._put(life.unwanted(lease, f"pool '{pool}' is not of mode dispatch any more"))
+            elif not self._host.waits_or_holds(pool, id_):
                 self._put(life.unwanted(lease, "its task is over"))
             elif not lease.granted and self._host.holds(pool, id_):
                 self._put(replace(lease, granted=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.ports import LeaseStore
 
+_NUMBERS = re.compile(r"\d+")
 Line = tuple[str, str]
 """Level and text."""
 
@@ -49,10 +51,14 @@ class JobLines:
         self._task_log = task_log
         self._files = files
         self._saved: dict[str, Lease] = {}
+        self._told: dict[str, set[str]] = {}
+        """By job, without numbers: reasons of a site take turns, and count, for days."""
 
     async def load(self) -> Sequence[Lease]:
         found = await self._store.load()
         self._saved = {lease.tag: lease for lease in found}
+        for lease in found:
+            self._is_new(lease, lease.pending_text)
         return found
 
     async def save(self, leases: Sequence[Lease]) -> None:
@@ -60,11 +66,22 @@ class JobLines:
         for lease in leases:
             old = self._saved.get(lease.tag)
             for level, text in (*lines(old, lease), *await self._said_by(old, lease)):
+                if text == lease.pending_text and not self._is_new(lease, text):
+                    continue
                 task_id = lease.allocation_id.rpartition(".")[0]
                 self._task_log.say(task_id, lease.allocation_id, text, level=level)
             self._saved[lease.tag] = lease
             if lease.state is LeaseState.SETTLED:
                 del self._saved[lease.tag]
+                self._told.pop(lease.tag, None)
+
+    def _is_new(self, lease: Lease, text: str) -> bool:
+        """Nothing like it was said of that job, as far as this process knows."""
+        told = self._told.setdefault(lease.tag, set())
+        kind = _NUMBERS.sub("#", text)
+        is_new = kind not in told
+        told.add(kind)
+        return is_new
 
     async def _said_by(self, old: Lease | None, new: Lease) -> Sequence[Line]:
         """The end of the log of a job that ended before its task could start."""

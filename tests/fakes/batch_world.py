@@ -78,6 +78,8 @@ class FakeBatch:
         """It knows nodes that a job must not use."""
         self.holds_back = False
         """It starts nothing."""
+        self.reason = "Resources"
+        """Why jobs wait."""
         self.never = ""
         """The way out for its jobs that wait: as they are, it will never start them."""
         self.agents_say = ""
@@ -238,7 +240,7 @@ class FakeBatch:
             phase=phase if job.cause is None else JobPhase.ENDED,
             state="RUNNING" if job.nodes else "PENDING",
             kind=ReasonKind.NO_CAPACITY,
-            reason="" if job.nodes else "QOSMaxNode" if self.never else "Resources",
+            reason="" if job.nodes else "QOSMaxNode" if self.never else self.reason,
             words="" if job.nodes or self.never else "no nodes of that shape are free",
             never="" if job.nodes else self.never,
             nodes=job.nodes,

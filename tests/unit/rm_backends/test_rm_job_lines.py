@@ -107,3 +107,17 @@ def test_a_refusal_is_said_once_however_often_it_is_tried_again(play: Play) -> N
         assert batch.site.refused > 2
 
     assert play(scenario)[-1] == ("WARNING", "Invalid qos specification")
+
+
+def test_reasons_that_take_turns_and_count_are_said_once_each(play: Play) -> None:
+    """A job may wait for days, and is looked at every ten seconds."""
+    reasons = ["Priority", "Resources", "Not Running: 3 jobs ahead", "Not Running: 2 jobs ahead"]
+
+    async def scenario(batch: BatchWorld) -> None:
+        for reason in reasons * 3:
+            batch.site.reason = reason
+            await batch.world.settle(30)
+
+    texts = [text for _, text in play(scenario)]
+    assert len(texts) == 4
+    assert [" pending: Priority" in texts[2], "3 jobs ahead" in texts[3]] == [True, True]

@@ -83,13 +83,12 @@ _HELD = (
 _NEVER = {
     "PartitionTimeLimit": "give a shorter --time",
     "InvalidAccount": "give one of yours with --account",
-    "AccountNotAllowed": "give another --account, or use another partition",
     "InvalidQOS": "give one of yours with --qos",
-    "QOSNotAllowed": "give another --qos, or use another partition",
     "BadConstraints": "correct --constraint, or what else it asks of its nodes",
     "DependencyNeverSatisfied": "correct --dependency",
 }
-"""Reasons that do not pass by themselves, and the way out. PartitionNodeLimit is none: nodes may just be down."""
+"""Reasons that do not pass by themselves, and the way out. PartitionNodeLimit is none: nodes may just be down; nor
+AccountNotAllowed and QOSNotAllowed: partitions are restricted for maintenance."""
 _PER_JOB = re.compile(r"\b(QOS|Assoc)(?:Max(\w+)PerJob(?:Limit)?|Min(\w+?)(?:NotSatisfied)?)\b")
 """Limits on the size of one job: nothing that ends elsewhere makes it smaller."""
 _NO_NODES = ("Resources", "ReqNodeNotAvail", "PartitionDown", "PartitionInactive", "Nodes required")

@@ -215,7 +215,12 @@ class Dispatcher:
                 self._put(life.unwanted(lease, "its agents did not join in time"))
         serving = [lease for lease in self._leases.values() if life.serves(lease)]
         served = {lease.allocation_id for lease in serving}
-        queued = Counter(lease.pool for lease in serving if not lease.granted)
+        # Those of a limit that is full do not count: they would keep all others from the site.
+        queued = Counter(
+            lease.pool
+            for lease in serving
+            if not lease.granted and not self._full.keeps_here(lease, now)
+        )
         for options in self._pools.values():
             room = options.max_queued - queued[options.pool]
             for request in self._host.wanting(options.pool):
@@ -228,6 +233,8 @@ class Dispatcher:
             require_user(request, options)
             shape = shape_of(request, options, self._queue(options))
         except Unsatisfiable:
+            return False
+        if self._full.holds(request.pool, shape, now):
             return False
         self._put(
             Lease(
@@ -260,7 +267,7 @@ class Dispatcher:
             lease
             for lease in self._leases.values()
             if lease.is_due(now)
-            and not self._full.holds(lease, now)
+            and not self._full.keeps_here(lease, now)
             and not self._systems.is_held(lease.shape.user)
         ][:SUBMITS_AT_ONCE]
         for lease in due:
@@ -268,7 +275,7 @@ class Dispatcher:
         await self._save()
         for number, lease in enumerate(due):
             user, since = lease.shape.user, self._clock.monotonic()
-            if self._full.holds(lease, self._now()) or self._systems.is_held(
+            if self._full.holds(lease.pool, lease.shape, self._now()) or self._systems.is_held(
                 user
             ):  # since one of these failed
                 self._change(lease.tag, life.not_called)

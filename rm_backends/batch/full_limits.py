@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from provisioner.providers.batch.job_files import Shape
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease
 
@@ -24,22 +25,26 @@ class FullLimits:
 
     _known: dict[life.Limited, Full] = field(default_factory=dict)
 
-    def of(self, lease: Lease) -> Full | None:
-        return self._known.get(life.limited(lease))
+    def of(self, pool: str, shape: Shape) -> Full | None:
+        return self._known.get(life.limited(pool, shape))
 
-    def holds(self, lease: Lease, now: float) -> bool:
+    def holds(self, pool: str, shape: Shape, now: float) -> bool:
         """It would be refused, too."""
-        full = self.of(lease)
+        full = self.of(pool, shape)
         return full is not None and full.until > now
+
+    def keeps_here(self, lease: Lease, now: float) -> bool:
+        """Nothing of it is at the site, and nothing is to be submitted now."""
+        return lease.waits_here and self.holds(lease.pool, lease.shape, now)
 
     def note(self, lease: Lease, message: str, now: float) -> None:
         """One job like it is tried again after a while."""
-        old = self.of(lease)
+        old = self.of(lease.pool, lease.shape)
         tries = 0 if old is None else old.tries + 1
         recent = {k: one for k, one in self._known.items() if one.until + life.LAST_RETRY_S > now}
         full = Full(until=now + life.pause_s(tries), message=message, tries=tries)
-        self._known = {**recent, life.limited(lease): full}
+        self._known = {**recent, life.limited(lease.pool, lease.shape): full}
 
     def forget(self, lease: Lease) -> None:
         """The site took one like it."""
-        self._known.pop(life.limited(lease), None)
+        self._known.pop(life.limited(lease.pool, lease.shape), None)

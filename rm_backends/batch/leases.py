@@ -154,16 +154,19 @@ class Lease:
             return None
         return self.shape.nodes * self.shape.gpus_per_node * max(0, self.ended_at - self.starts_at)
 
+    @property
+    def waits_here(self) -> bool:
+        """The site is not being asked to take it."""
+        return self.state is LeaseState.INTENT and self.called_at is None
+
     def is_due(self, now: float) -> bool:
         """To be submitted."""
-        return (
-            self.state is LeaseState.INTENT and self.called_at is None and self.next_try_at <= now
-        )
+        return self.waits_here and self.next_try_at <= now
 
 
-def limited(lease: Lease) -> Limited:
+def limited(pool: str, shape: Shape) -> Limited:
     """Limits are of users, and of accounts and QOS, which arguments name: one that is full holds up no other."""
-    return lease.pool, lease.shape.arguments, lease.shape.user
+    return pool, shape.arguments, shape.user
 
 
 def serves(lease: Lease) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.providers.batch.base import JobPhase, Queue
+from provisioner.providers.batch.job_files import Shape
 from provisioner.providers.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.full_limits import Full
-from rm_backends.batch.leases import Lease, LeaseState
+from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from rm_backends.batch.users import require_user
 from windlass.base.errors import Unsatisfiable
@@ -33,7 +34,7 @@ class Telling:
     """Why the site does not answer."""
     silence: Callable[[Lease], str]
     """Why it does not answer for whose job that is."""
-    full: Callable[[Lease], Full | None]
+    full: Callable[[str, Shape], Full | None]
     joined: Callable[[Lease], int]
     now: float
 
@@ -59,7 +60,9 @@ class Telling:
 
     def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:
         told = {one.allocation_id: self._doubted(one) for one in self.leases if not one.granted}
-        queued = len(told)
+        queued = sum(
+            not (one.granted or (one.waits_here and self._full(one.shape))) for one in self.leases
+        )
         alike: dict[Hashable, Reason] = {}  # thousands that wait have few shapes and users
         for request in wanting:
             if request.allocation_id not in told:
@@ -76,10 +79,17 @@ class Telling:
         return replace(why, text=f"{why.text}; the batch system does not answer now ({silence})")
 
     def _why(self, lease: Lease) -> Reason:
-        full = self.full(lease)
-        waits_here = lease.state is LeaseState.INTENT and lease.called_at is None
-        if full is None or full.until <= self.now or not waits_here:
+        full = self._full(lease.shape)
+        if full is None or not lease.waits_here:
             return life.explain(lease, self.joined(lease), self.now)
+        return self._at_limit(full)
+
+    def _full(self, shape: Shape) -> Full | None:
+        """What keeps jobs like that here now."""
+        full = self.full(self.options.pool, shape)
+        return full if full is not None and full.until > self.now else None
+
+    def _at_limit(self, full: Full) -> Reason:
         text = f"the site takes no more jobs of pool '{self.options.pool}' now: {full.message}"
         return Reason(
             kind=ReasonKind.AT_LIMIT,
@@ -91,9 +101,11 @@ class Telling:
         options = self.options
         try:
             require_user(request, options)
-            shape_of(request, options, self.queue)
+            shape = shape_of(request, options, self.queue)
         except Unsatisfiable as error:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)
+        if (full := self._full(shape)) is not None:
+            return self._at_limit(full)
         if queued >= options.max_queued:
             text = f"{queued} jobs of pool '{options.pool}' wait at the site, its max_queued: the next follows then"
             return Reason(kind=ReasonKind.AT_LIMIT, text=text)

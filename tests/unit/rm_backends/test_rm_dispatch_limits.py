@@ -102,6 +102,33 @@ def test_a_full_account_does_not_hold_up_jobs_of_others(play: Play) -> None:
     play(scenario)
 
 
+def test_many_jobs_of_a_full_account_leave_room_for_others(play: Play) -> None:
+    """`max_queued` counts what waits at the site."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        text = "AssocMaxSubmitJobLimit"
+        batch.site.holds_back = True
+        batch.site.refused_account = "research"
+        batch.site.refusal = JobRefused(text, kind=ReasonKind.QUOTA, passing=True)
+        for number, account in enumerate(["research"] * 6 + ["teaching"] * 3, 1):
+            asked = BatchOptions(slurm=JobOptions(arguments=(f"--account={account}",)))
+            await batch.world.backend.request(replace(allocation(number, slots=4), batch=asked))
+            await batch.world.settle(2)
+        await batch.world.settle(5)
+        assert len(batch.site.submissions) == 2
+        reasons = [batch.world.backend.explain(f"task-{number}.1") for number in range(1, 10)]
+        texts = ["" if reason is None else reason.text for reason in reasons]
+        assert all(text in one for one in texts[:6]), texts
+        assert "2 jobs of pool 'default' wait at the site, its max_queued" in texts[8]
+        batch.site.refusal = None
+        batch.site.holds_back = False
+        batch.site.start_waiting()
+        await batch.world.settle(900)
+        assert len(batch.site.submissions) > 2
+
+    play(scenario, max_queued=2)
+
+
 @pytest.mark.parametrize(
     ("priority", "default", "nice"),
     [(None, 42, 0), (42, 42, 0), (50, 42, 8), (1, 42, 0), (9, 5, 4)],

@@ -120,8 +120,8 @@ async def test_each_job_is_asked_for_as_its_user() -> None:
 def test_a_limit_that_one_user_has_reached_holds_up_no_other() -> None:
     full = FullLimits()
     full.note(lease("wl-a", "alice"), "QOSMaxSubmitJobPerUserLimit", now=0.0)
-    assert full.holds(lease("wl-b", "alice"), now=1.0)
-    assert not full.holds(lease("wl-c", "bob"), now=1.0)
+    assert full.keeps_here(lease("wl-b", "alice"), now=1.0)
+    assert not full.keeps_here(lease("wl-c", "bob"), now=1.0)
 
 
 async def test_a_user_whom_sudo_refuses_holds_up_nobody_and_loses_nothing() -> None:
@@ -299,7 +299,7 @@ def test_requests_that_are_alike_but_of_different_users_wait_for_different_reaso
         queue=None,
         trouble="",
         silence=lambda _: "",
-        full=lambda _: None,
+        full=lambda *_: None,
         joined=lambda _: 0,
         now=0,
     )

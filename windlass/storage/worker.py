@@ -7,6 +7,7 @@ is the same process in a task. It takes an `Order` as JSON, and answers with a J
 from __future__ import annotations
 
 import json
+import logging  # noqa: F401 - storages import it when they have something to say, which is too late here
 import os
 import sys
 from collections.abc import Collection, Mapping

@@ -101,6 +101,7 @@ async def test_links_are_not_followed(world: ApiWorld, saved: Path, tmp_path: Pa
     link(saved / "code" / "up", tmp_path)
     os.mkfifo(saved / "pipe")
     answer = await world.call("GET", f"/checkpoints/{UUID}")
+    assert answer.status_code == 200, answer.text
     with tarfile.open(fileobj=io.BytesIO(answer.content), mode="r|") as archive:
         assert members(archive) == EXPECTED
     link(saved, moved(saved))

@@ -1,4 +1,4 @@
-"""Apptainer and Singularity themselves, where they are installed, on an unpacked image."""
+"""Apptainer, Singularity and Enroot themselves, where they are installed, on an unpacked image."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ pytestmark = pytest.mark.slow
 PROGRAMS = ("sh", "id", "cat", "env", "touch", "python3")
 
 
-@pytest.fixture(params=["apptainer", "singularity"])
+@pytest.fixture(params=["apptainer", "singularity", "enroot"])
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node1:
     program: str = request.param
     if shutil.which(program) is None:
         pytest.skip(f"not installed: {program}")
+    if program == "enroot" and os.geteuid() == 0:
+        pytest.skip("Enroot's containers belong to one user, and that is not root")
     images = tmp_path / "images"
     unpacked_image(images / "tiny")
     open_way_to(images / "x")

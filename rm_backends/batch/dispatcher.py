@@ -179,10 +179,9 @@ class Dispatcher:
         await self._save()
         self._publish()
         self._give_up()
-        is_fresh = not self._pools or self._clock.monotonic() - self._site_at < SITE_EVERY_S
-        if not self._leases and is_fresh:
-            return
-        if self._clock.monotonic() < self._retry_at:
+        now = self._clock.monotonic()
+        is_fresh = not self._pools or now - self._site_at < SITE_EVERY_S
+        if (not self._leases and is_fresh) or now < self._retry_at:
             return
         try:
             await self._ask_site()

@@ -223,7 +223,7 @@ def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_pat
 async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_known_users_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whose user is not asked for now is told of, twice seen, and nothing is done as them."""
+    """A job of a user who is not asked for now is logged when seen twice; nothing is run as that user."""
     asked, made = systems()
     site = made[""]
     site.foreign = [

@@ -26,6 +26,8 @@ class Pbs:
     """The stand-in, in a folder."""
 
     folder: Path
+    marks: tuple[str, ...] = ()
+    """How it differs from OpenPBS 23.06.06 as it was recorded: see pbs_standin.py."""
 
     @property
     def path(self) -> str:
@@ -34,6 +36,8 @@ class Pbs:
     def start(self) -> None:
         for name in ("bin", "state", "aux", "tasks"):
             (self.folder / name).mkdir(parents=True)
+        for mark in self.marks:
+            (self.folder / mark).touch()
         for name in COMMANDS:
             command = self.folder / "bin" / name
             command.write_text(
@@ -79,8 +83,8 @@ class Pbs:
 
 
 @contextmanager
-def running_pbs(folder: Path) -> Iterator[Pbs]:
-    pbs = Pbs(folder / "pbs")
+def running_pbs(folder: Path, *marks: str) -> Iterator[Pbs]:
+    pbs = Pbs(folder / "pbs", marks)
     pbs.start()
     try:
         yield pbs

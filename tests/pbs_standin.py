@@ -5,6 +5,10 @@ usage: python pbs_standin.py FOLDER COMMAND ARGUMENT...
 Replayed from OpenPBS 23.06.06 (tests/transcripts/pbs). Every document printed is a recorded one, in which ids, names,
 paths, hosts, times and amounts are replaced; anything that was not recorded fails, and is noted in FOLDER/unrecorded.
 The command of a job is really run, as a session of this machine: TERM, then KILL, as pbs_mom does it.
+
+FOLDER/first-only: as releases since December 2023 (commit cd7ab5eda), whose JSON has only the first of several jobs.
+FOLDER/no-history: as a server without job_history_enable: a job that is over is unknown at once.
+FOLDER/down: the server does not answer.
 """
 
 from __future__ import annotations
@@ -108,7 +112,12 @@ def known(word: str) -> Job | None:
     """The job that is called so, with or without the server."""
     number = word.removesuffix(f".{SERVER}")
     exists = number.isdigit() and (FOLDER / "state" / f"{number}.json").exists()
-    return load(int(number)) if exists else None
+    job = load(int(number)) if exists else None
+    return None if job is not None and job["state"] == "F" and has("no-history") else job
+
+
+def has(mark: str) -> bool:
+    return (FOLDER / mark).exists()
 
 
 # qsub
@@ -118,7 +127,7 @@ CHUNK = {"ncpus", "ngpus", "mpiprocs"}
 
 
 def qsub(words: list[str]) -> None:
-    if (FOLDER / "down").exists():
+    if has("down"):
         answer("server-down", "qsub -- /bin/true")
     job = {"queue": "workq", "walltime": "00:10:00", "place": "free", "select": "1:ncpus=1"}
     rest = list(words)
@@ -380,7 +389,7 @@ def pbs_tmrsh(words: list[str]) -> NoReturn:
 
 
 def qdel(words: list[str]) -> NoReturn:
-    if (FOLDER / "down").exists():
+    if has("down"):
         answer("server-down", "qdel 1")
     code = 0
     for word in words:
@@ -429,20 +438,27 @@ def qsig(words: list[str]) -> None:
 
 
 def qstat(words: list[str]) -> NoReturn:
-    if (FOLDER / "down").exists():
+    if has("down"):
         answer("server-down", "qstat -f -F json")
     if words == ["-B", "-f", "-F", "json"]:
-        answer("version", "qstat -B -f -F json")
+        off = {'"job_history_enable":\t"True"': '"job_history_enable":\t"False"'}
+        answer("version", "qstat -B -f -F json", **(off if has("no-history") else {}))
     if words == ["-Q", "-f", "-F", "json"]:
         answer("queues", "qstat -Q -f -F json")
     finished = words[:1] == ["-x"]
     rest = words[finished:]
-    if rest[:3] != ["-f", "-F", "json"] or (finished and len(rest) == 3):
+    as_json = rest[1:3] == ["-F", "json"]
+    asked = rest[3 if as_json else 1 :]
+    if rest[:1] != ["-f"] or (not asked and (finished or not as_json)):
         unrecorded(["qstat", *words])
-    document = json.loads(recorded("qstat-errors", "qstat -f -F json 99999")["stdout"])
-    document["timestamp"] = int(time.time())
+    if finished and has("no-history"):
+        step = recorded("history-off", "qstat -x -f -F json 360.pbssrv")
+        for word in asked:
+            say("", step["stderr"], **{f"360.{SERVER}": word})
+        say(step["stdout"] if as_json else "")
+        sys.exit(step["exit_code"])
     found, code = [], 0
-    for word in rest[3:]:
+    for word in asked:
         job = known(word)
         if job is not None and (finished or job["state"] != "F"):
             found.append(job)
@@ -453,12 +469,32 @@ def qstat(words: list[str]) -> NoReturn:
             step = recorded("submit", "qstat -f -F json 1.pbssrv", 1)
         say("", step["stderr"], **{f"99999.{SERVER}": word, f"1.{SERVER}": word})
         code = step["exit_code"]
-    if not rest[3:]:
+    if not asked:
         found = [job for job in all_jobs() if job["state"] != "F"]
-    if found:
-        document["Jobs"] = {f"{job['id']}.{SERVER}": filled(job) for job in found}
-    say(json.dumps(document))
+    elif as_json and has("first-only"):
+        found = found[:1]
+    told = {f"{job['id']}.{SERVER}": filled(job) for job in found}
+    say(as_document(told) if as_json else "".join(map(as_text, told.items())))
     sys.exit(code)
+
+
+def as_document(told: dict[str, Record]) -> str:
+    document = json.loads(recorded("qstat-errors", "qstat -f -F json 99999")["stdout"])
+    document["timestamp"] = int(time.time())
+    return json.dumps(document | ({"Jobs": told} if told else {}))
+
+
+def as_text(job: tuple[str, Record]) -> str:
+    """As `qstat -f 362.pbssrv` was recorded (what-others-see): long lines go on behind a tab."""
+    lines = [f"Job Id: {job[0]}"]
+    for key, value in job[1].items():
+        if key == "Variable_List":
+            value = ",".join(f"{name}={one}" for name, one in value.items())
+        pairs = value.items() if isinstance(value, dict) else [("", value)]
+        for name, one in pairs:
+            line = f"    {key}.{name} = {one}" if name else f"    {key} = {one}"
+            lines.append(re.sub(r"(.{76})(?=.)", r"\1\n\t", line))
+    return "\n".join(lines) + "\n\n"
 
 
 def template(job: Job) -> Record:
@@ -523,12 +559,14 @@ def stamp(at: float, form: str = "%a %b %d %H:%M:%S %Y") -> str:
 
 
 def qselect(words: list[str]) -> None:
-    if (FOLDER / "down").exists():
+    if has("down"):
         answer("server-down", "qselect")
     finished = words[:1] == ["-x"]
     rest = words[finished:]
     if len(rest) != 2 or rest[0] != "-N":
         unrecorded(["qselect", *words])
+    if finished and has("no-history"):
+        answer("history-off", "qselect -x -u alice | tail -2")
     for job in all_jobs():
         if job["name"] == rest[1] and (finished or job["state"] != "F"):
             say(f"{job['id']}.{SERVER}\n")
@@ -537,7 +575,7 @@ def qselect(words: list[str]) -> None:
 def pbsnodes(words: list[str]) -> None:
     if words != ["-av", "-F", "json"]:
         unrecorded(["pbsnodes", *words])
-    if (FOLDER / "down").exists():
+    if has("down"):
         answer("server-down", "pbsnodes -a -F json")
     document = json.loads(recorded("pbsnodes", "pbsnodes -av -F json")["stdout"])
     for job in all_jobs():

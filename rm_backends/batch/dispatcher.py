@@ -367,10 +367,13 @@ class Dispatcher:
 
     async def _take(self, tag: str, job: JobReport) -> None:
         if job.phase is JobPhase.ENDED:
-            found = await self._systems.ended(self._leases[tag], job.job_id)
+            found = await self._systems.look_up(self._leases[tag], job.job_id)
             if found is None and self._silence(self._leases[tag]):
                 return
             job = found or job
+        await self._see(tag, job)
+
+    async def _see(self, tag: str, job: JobReport) -> None:
         now = self._now()
         said, lease = "", self._leases[tag]
         if lease.lacks_agents(JOIN_S, now) and (files := self._files.get(lease.pool)) is not None:
@@ -378,26 +381,17 @@ class Dispatcher:
         self._change(tag, lambda lease: life.seen(lease, job, now, said))
 
     async def _miss(self, tag: str) -> None:
-        """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
         lease = self._leases[tag]
-        now = self._now()
         if lease.job_id is not None:
-            job = await self._systems.ended(lease, lease.job_id)
+            job = await self._systems.look_up(lease, lease.job_id)
             if job is not None:
-                self._change(tag, lambda one: life.seen(one, job, now))
+                await self._see(tag, job)
                 return
             if self._silence(lease):
                 return
         if self._host.connected(lease.agents):
             return
-        self._change(tag, lambda one: life.absent(one, now))
-        if life.is_surely_absent(self._leases[tag], now):
-            self._change(
-                tag,
-                lambda one: (
-                    life.never_taken(one) if one.job_id is None else life.over(one, None, now)
-                ),
-            )
+        self._change(tag, partial(life.missed, now=self._now()))
 
     async def _settle(self) -> None:
         """What is over is followed by another job, or ends what ran there; it is put away after that was committed."""

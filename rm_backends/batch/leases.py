@@ -262,9 +262,12 @@ def over(lease: Lease, job: JobReport | None, now: float) -> Lease:
     )
 
 
-def absent(lease: Lease, now: float) -> Lease:
-    """The site answered, and did not name it."""
-    return lease if lease.absent_since is not None else replace(lease, absent_since=now)
+def missed(lease: Lease, now: float) -> Lease:
+    """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
+    lease = lease if lease.absent_since is not None else replace(lease, absent_since=now)
+    if not is_surely_absent(lease, now):
+        return lease
+    return never_taken(lease) if lease.job_id is None else over(lease, None, now)
 
 
 def is_surely_absent(lease: Lease, now: float) -> bool:

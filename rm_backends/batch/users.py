@@ -123,9 +123,9 @@ class UserSystems:
             told |= some
         return told
 
-    async def ended(self, lease: Lease, job_id: str) -> JobReport | None:
+    async def look_up(self, lease: Lease, job_id: str) -> JobReport | None:
         """None also for who may not be asked for any more."""
-        return await self._asked(lease.shape.user, lambda system: system.ended(job_id))
+        return await self._asked(lease.shape.user, lambda system: system.look_up(job_id))
 
     async def named_like(self, user: str, prefix: str) -> Sequence[JobReport]:
         """Jobs of this user with such names; none where they cannot be asked for."""

@@ -78,6 +78,8 @@ class FakeBatch:
         """It knows nodes that a job must not use."""
         self.holds_back = False
         """It starts nothing."""
+        self.tells_only: int | None = None
+        """Listings have so many of the jobs that were asked for; None: all. Each by itself is told of."""
         self.reason = "Resources"
         """Why jobs wait."""
         self.never = ""
@@ -146,6 +148,7 @@ class FakeBatch:
         self._end_left()
         self.start_waiting()
         mine = [j for j in self.jobs.values() if j.spec.name in names and not j.forgotten]
+        mine = mine[: self.tells_only]
         return {job.spec.name: self._report(job) for job in mine}
 
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
@@ -161,10 +164,10 @@ class FakeBatch:
         ]
         return [*ours, *self.foreign]
 
-    async def ended(self, job_id: str) -> JobReport | None:
+    async def look_up(self, job_id: str) -> JobReport | None:
         await self._answer()
         job = self.jobs.get(job_id)
-        return None if job is None or job.forgotten or job.cause is None else self._report(job)
+        return None if job is None or job.forgotten else self._report(job)
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         await self._answer()

@@ -282,15 +282,21 @@ class BatchSystem(Protocol):
         ...
 
     async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
-        """By name, in one call. A job that is left out is unknown to a scheduler that did answer."""
+        """By name, in one look. One that is left out is unknown by an answer that would have shown it.
+
+        Some releases leave out what they know: `look_up` is asked before a job counts as gone.
+        """
         ...
 
     async def named_like(self, prefix: str) -> Sequence[JobReport]:
         """All jobs of this user whose names begin so."""
         ...
 
-    async def ended(self, job_id: str) -> JobReport | None:
-        """How a job ended that the scheduler forgot, or tells little of. None: nobody remembers, or it did not end."""
+    async def look_up(self, job_id: str) -> JobReport | None:
+        """One job, over or not, and how it ended where `poll` tells little of that.
+
+        None: asked for this one alone, the scheduler says that it does not know it, and nobody else remembers it.
+        """
         ...
 
     async def in_queue(self, queue: str) -> Sequence[ForeignJob]:

@@ -232,6 +232,12 @@ class JobFiles:
         disk = self._disk(job)
         return [node for node in nodes if disk.has_entries(node / "agent" / "containers")]
 
+    def has_left(self, job: Leased) -> bool:
+        """There are containers, as far as that can be read."""
+        with suppress(OSError):
+            return bool(self.left_behind(job))
+        return False
+
     def remove(self, job: Leased) -> None:
         """Whatever is left there was told."""
         self._disk(job).remove(self.root / job.job_name)

@@ -361,15 +361,17 @@ class PilotProvider(CannotStop):
             self._looked_at = begun
 
     async def _take(self, pilot: Pilot, job: JobReport | None, begun: float) -> None:
-        tag = pilot.tag
-        if job is None:
-            if self._submitted.get(tag, float("-inf")) >= begun:
-                return
+        if job is not None:
+            ended = job.phase is JobPhase.ENDED
+            await self._see(pilot, (ended and await self._system.look_up(job.job_id)) or job)
+        elif self._submitted.get(pilot.tag, float("-inf")) < begun:
             await self._miss(pilot)
-            return
+
+    async def _see(self, pilot: Pilot, job: JobReport) -> None:
+        tag = pilot.tag
         self._absent.pop(tag, None)
         if job.phase is JobPhase.ENDED:
-            await self._end(pilot, await self._system.ended(job.job_id) or job)
+            await self._end(pilot, job)
             return
         await self._stages.look(pilot, job)
         delivered = job.phase in _DELIVERED
@@ -395,8 +397,8 @@ class PilotProvider(CannotStop):
             if self._now() - pilot.written_at > KEEP_S:
                 await self._forget(pilot)  # its launch was given up
             return
-        if (job := await self._system.ended(pilot.job_id)) is not None:
-            await self._end(pilot, job)
+        if (job := await self._system.look_up(pilot.job_id)) is not None:
+            await self._see(pilot, job)
         elif self._now() - self._absent.setdefault(pilot.tag, self._now()) >= self._proof_s:
             await self._end(pilot, None)
         elif pilot.tag not in self._seen:
@@ -413,8 +415,8 @@ class PilotProvider(CannotStop):
         nodes = () if job is None else job.nodes
         code = None if job is None else job.exit_code
         how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
+        files = pilot.files_on(self._disk)
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
-            files = pilot.files_on(self._disk)
             said = await asyncio.to_thread(files.why_it_ended, pilot, cause)
             how = f"{how}: {said}" if said else how
         at, now = None if job is None else job.ends_at, self._now()
@@ -423,7 +425,7 @@ class PilotProvider(CannotStop):
             ran=pilot.ran or bool(nodes),
             over_at=now,
             bad_before=bad_ends_count_before(cause, now if at is None else min(at, now)),
-            ended_at=None if await self._left_something(pilot) else now,
+            ended_at=None if await asyncio.to_thread(files.has_left, pilot) else now,
             cause=cause,
             how=how,
         )
@@ -431,13 +433,6 @@ class PilotProvider(CannotStop):
         self._absent.pop(pilot.tag, None)
         self._note_change()
         log.info("%s", how)
-
-    async def _left_something(self, pilot: Pilot) -> bool:
-        files = pilot.files_on(self._disk)
-        try:
-            return bool(await asyncio.to_thread(files.left_behind, pilot))
-        except OSError:
-            return False
 
     async def _collect(self, pilot: Pilot) -> None:
         """Its machines count as there until that is told."""

@@ -120,8 +120,8 @@ class _Part:
     async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
         return await self._system.in_queue(queue)
 
-    async def ended(self, job_id: str) -> JobReport | None:
-        return await self._system.ended(job_id)
+    async def look_up(self, job_id: str) -> JobReport | None:
+        return await self._system.look_up(job_id)
 
     async def submit(self, job: JobSpec) -> str:
         with self._shared.change():

@@ -26,6 +26,7 @@ SITES = (
     "slurm",
     "slurm shared",
     "pbs",
+    "newer pbs",
     pytest.param("slurm over ssh", marks=pytest.mark.slow),
     pytest.param("pbs over ssh", marks=pytest.mark.slow),
     pytest.param("slurmrestd over http", marks=pytest.mark.slow),
@@ -91,7 +92,8 @@ def site(
         yield shared(slurm_site(slurm))
         slurm.settle()
     else:
-        with running_pbs(tmp_path_factory.mktemp("pbs")) as pbs:
+        marks = ("first-only",) if name == "newer pbs" else ()
+        with running_pbs(tmp_path_factory.mktemp("pbs"), *marks) as pbs:
             with over(request, tmp_path_factory, over_ssh, PATH=f"{pbs.path}:{PATH}") as commands:
                 yield pbs_site(pbs, commands)
             assert pbs.unrecorded == []

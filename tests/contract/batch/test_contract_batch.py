@@ -37,7 +37,7 @@ def test_a_job_from_its_submission_to_its_end(site: BatchSite, tmp_path: Path) -
         ended = await until(system, spec.name, is_over)
         assert ended is not None
         assert (ended.job_id, len(ended.nodes)) == (id_, 2)
-        told = await system.ended(id_)
+        told = await system.look_up(id_)
         assert told is not None
         assert (told.cause, told.exit_code) == (EndCause.FAILED, 130)
         assert told.ends_at is not None
@@ -119,14 +119,14 @@ def test_jobs_of_an_array_wait_run_and_end_each_by_itself(site: BatchSite, tmp_p
         assert gone is not None
         assert gone.cause is EndCause.CANCELLED
         await until(system, names[2], lambda job: job is None or is_over(job))
-        last = await system.ended(ids[2])
+        last = await system.look_up(ids[2])
         assert last is None or last.cause is EndCause.CANCELLED
 
         await until(system, names[3], lambda j: j is not None and j.phase is JobPhase.RUNNING)
         assert (await system.poll(names))[names[1]].phase is JobPhase.RUNNING
         (tmp_path / names[3] / "go").touch()
         await until(system, names[3], is_over)
-        told = await system.ended(ids[3])
+        told = await system.look_up(ids[3])
         assert told is not None
         assert (told.name, told.job_id) == (names[3], ids[3])
         assert (told.cause, told.exit_code) == (EndCause.FAILED, 9)
@@ -150,6 +150,36 @@ def test_a_client_that_knows_nothing_finds_jobs_by_their_names(
         ended = await until(site.make(), spec.name, is_over)
         assert ended is not None
         assert (ended.job_id, ended.cause) == (id_, EndCause.OK)
+
+    asyncio.run(main())
+
+
+def test_each_of_several_jobs_is_told_in_one_look_and_by_itself(
+    site: BatchSite, tmp_path: Path
+) -> None:
+    """Some releases leave out what they know: nothing that is there may look as if it were gone."""
+
+    async def main() -> None:
+        system = site.make()
+        names = [f"wl-test-several-{number}" for number in range(3)]
+        bodies = ("true", "sleep 600", "sleep 600")
+        ids = [
+            await system.submit(site.job(tmp_path / name, name, body))
+            for name, body in zip(names, bodies, strict=True)
+        ]
+        await until(system, names[0], is_over)
+        for _ in range(2):  # by name, then by id
+            found = await system.poll(names)
+            assert {name: job.job_id for name, job in found.items()} == dict(
+                zip(names, ids, strict=True)
+            )
+            assert [is_over(found[name]) for name in names] == [True, False, False]
+        for name, id_ in zip(names[1:], ids[1:], strict=True):
+            told = await site.make().look_up(id_)
+            assert told is not None
+            assert (told.name, told.job_id) == (name, id_)
+            assert told.phase in (JobPhase.QUEUED, JobPhase.STARTING, JobPhase.RUNNING)
+        await system.cancel(ids)
 
     asyncio.run(main())
 
@@ -192,7 +222,7 @@ def test_a_job_without_a_place_for_its_log_never_ran(site: BatchSite, tmp_path: 
         spec = site.job(tmp_path, "wl-test-nolog", "true")
         id_ = await system.submit(replace(spec, directory=tmp_path / "missing"))
         await until(system, spec.name, is_over)
-        told = await system.ended(id_)
+        told = await system.look_up(id_)
         assert told is not None
         assert told.cause is EndCause.LAUNCH_FAILED
 
@@ -202,7 +232,7 @@ def test_a_job_without_a_place_for_its_log_never_ran(site: BatchSite, tmp_path: 
 def test_a_job_that_nobody_knows_is_left_out(site: BatchSite) -> None:
     system = site.make()
     assert asyncio.run(system.poll(["wl-test-never"])) == {}
-    assert asyncio.run(system.ended("999999")) is None
+    assert asyncio.run(system.look_up("999999")) is None
 
 
 def test_a_signal_reaches_the_script(site: BatchSite, tmp_path: Path) -> None:
@@ -214,7 +244,7 @@ def test_a_signal_reaches_the_script(site: BatchSite, tmp_path: Path) -> None:
         await asyncio.to_thread(eventually, "it is ready", (tmp_path / "ready").exists)
         await system.signal(id_, "USR1")
         await until(system, spec.name, is_over)
-        told = await system.ended(id_)
+        told = await system.look_up(id_)
         assert told is not None
         assert (told.cause, told.exit_code) == (EndCause.FAILED, 7)
         await system.signal(id_, "USR1")
@@ -268,5 +298,5 @@ def test_a_site_that_is_down_says_nothing(site: BatchSite, tmp_path: Path) -> No
         with pytest.raises(NoAnswer):
             asyncio.run(system.submit(site.job(tmp_path, "wl-test-lost", "true")))
         with pytest.raises(NoAnswer):
-            asyncio.run(system.ended(id_))
+            asyncio.run(system.look_up(id_))
     assert asyncio.run(system.poll(["wl-test-down"]))["wl-test-down"].job_id == id_

@@ -87,7 +87,7 @@ def test_no_job_ends_by_a_token_that_is_not_taken(rest: Slurmrestd, tmp_path: Pa
 
 
 def _require_no_answer(system: RestSystem, id_: str, said: str) -> None:
-    for call in (lambda: system.poll(["wl-token"]), lambda: system.ended(id_)):
+    for call in (lambda: system.poll(["wl-token"]), lambda: system.look_up(id_)):
         with pytest.raises(NoAnswer, match=said):
             asyncio.run(call())
 
@@ -131,7 +131,7 @@ def test_a_job_is_of_the_user_whose_token_submits_it(rest: Slurmrestd) -> None:
             id_ = await theirs.submit(job)
             ended = await until(theirs, job.name, is_over)
             assert ended is not None
-            told = await theirs.ended(id_)
+            told = await theirs.look_up(id_)
             assert told is not None
             assert (told.cause, told.exit_code) == (EndCause.FAILED, 3)
             assert await ours.poll([job.name]) == {}

@@ -96,13 +96,13 @@ def test_how_a_forgotten_job_ended_is_told_as_sacct_tells_it(
     rest: Slurmrestd, system: RestSystem, forgotten: dict[str, str], name: str
 ) -> None:
     """But for bad exit codes, which 22.05 keeps to itself here, and sacct folds to seven bits."""
-    told = asyncio.run(system.ended(forgotten[name]))
+    told = asyncio.run(system.look_up(forgotten[name]))
     assert told is not None
     _, cause, code = ENDS[name]
     assert (told.cause, told.account, told.name) == (cause, ACCOUNT, name)
     assert told.exit_code == code
     of_commands = SlurmSystem(LocalCommands(environ=rest.slurm.environment))
-    by_sacct = asyncio.run(of_commands.ended(forgotten[name]))
+    by_sacct = asyncio.run(of_commands.look_up(forgotten[name]))
     assert by_sacct is not None
     assert what_is_known(told) == what_is_known(by_sacct)
     assert asyncio.run(system.poll([name])) == {}
@@ -113,7 +113,7 @@ def what_is_known(job: JobReport) -> tuple[object, ...]:
 
 
 def test_a_job_that_nobody_remembers_is_no_end(system: RestSystem) -> None:
-    assert asyncio.run(system.ended("999999")) is None
+    assert asyncio.run(system.look_up("999999")) is None
 
 
 def test_while_slurmdbd_is_away_the_controller_alone_tells(
@@ -123,7 +123,7 @@ def test_while_slurmdbd_is_away_the_controller_alone_tells(
     slurm, name = rest.slurm, "wl-meanwhile"
     slurm.stop_accounting()
     try:
-        assert asyncio.run(system.ended(forgotten["wl-bad"])) is None
+        assert asyncio.run(system.look_up(forgotten["wl-bad"])) is None
         spec = JobSpec(
             name=name,
             queue="gpu",
@@ -140,9 +140,9 @@ def test_while_slurmdbd_is_away_the_controller_alone_tells(
         eventually("it is over", lambda: not slurm.jobs())
     finally:
         slurm.start_accounting()
-    told = eventually("it is told again", lambda: asyncio.run(system.ended(forgotten["wl-bad"])))
+    told = eventually("it is told again", lambda: asyncio.run(system.look_up(forgotten["wl-bad"])))
     assert told.cause is EndCause.FAILED
-    told = eventually("and what was cancelled", lambda: asyncio.run(system.ended(id_)))
+    told = eventually("and what was cancelled", lambda: asyncio.run(system.look_up(id_)))
     assert told.cause is EndCause.CANCELLED
 
 

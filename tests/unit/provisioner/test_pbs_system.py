@@ -230,7 +230,7 @@ def test_a_server_that_is_down_ends_nothing() -> None:
     system = PbsSystem(answers)
     for call in (
         system.poll(["wl-1"]),
-        system.ended("5.s"),
+        system.look_up("5.s"),
         system.cancel(["1"]),
         system.named_like("w"),
     ):
@@ -259,7 +259,7 @@ def test_a_job_that_no_node_can_start_is_over_and_taken_from_the_queue() -> None
         "Exit_status": -3,
     }
     answers = Answers(qstat=listing(_5=held), qdel=Done(0))
-    job = asyncio.run(PbsSystem(answers).ended("5.s"))
+    job = asyncio.run(PbsSystem(answers).look_up("5.s"))
     assert job is not None
     assert job.cause is EndCause.LAUNCH_FAILED
     assert answers.calls[-1] == "qdel 5.s"

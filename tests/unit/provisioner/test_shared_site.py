@@ -68,8 +68,8 @@ class Counted:
         self._count("in_queue")
         return []
 
-    async def ended(self, job_id: str) -> JobReport | None:
-        self._count("ended")
+    async def look_up(self, job_id: str) -> JobReport | None:
+        self._count("look_up")
         return None
 
     async def cancel(self, job_ids: Collection[str]) -> None:

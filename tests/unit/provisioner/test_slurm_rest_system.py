@@ -314,7 +314,7 @@ def test_an_answer_that_is_none_is_never_an_end() -> None:
 
             for call in (
                 lambda s: s.poll(["wl-1"]),
-                lambda s: s.ended("1"),
+                lambda s: s.look_up("1"),
                 lambda s: s.named_like("wl-"),
                 lambda s: s.site(),
                 lambda s: s.submit(spec()),
@@ -371,13 +371,13 @@ def test_while_slurmdbd_is_away_its_controller_tells_what_it_knows(status: int) 
     away = httpx2.Response(status, json={"errors": [{"error": "Unable to connect to database"}]})
     cancelled = {"job_id": 7, "name": "wl-1", "job_state": "CANCELLED", "user_name": "alice"}
     told = asyncio.run(
-        with_accounting(httpx2.Response(200, json={"jobs": [cancelled]}), away).ended("7")
+        with_accounting(httpx2.Response(200, json={"jobs": [cancelled]}), away).look_up("7")
     )
     assert told is not None
     assert told.cause is EndCause.CANCELLED
     unknown = {"errors": [{"error": "Invalid job id specified", "error_number": 2017}]}
     system = with_accounting(httpx2.Response(500, json=unknown), away)
-    assert asyncio.run(system.ended("7")) is None
+    assert asyncio.run(system.look_up("7")) is None
 
 
 @pytest.mark.parametrize(

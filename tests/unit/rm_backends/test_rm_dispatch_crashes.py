@@ -81,6 +81,34 @@ def test_a_site_that_is_down_ends_nothing(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("holds_back", [True, False], ids=["queued", "running"])
+def test_a_listing_that_leaves_out_a_job_doubles_and_ends_nothing(
+    play: Play, holds_back: bool
+) -> None:
+    """As the JSON of newer releases of OpenPBS. What the site says of each job counts all the same."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = holds_back
+        batch.site.tells_only = 0
+        batch.site.ends_at = batch.world.clock.now().timestamp() + 7200
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        for job in batch.site.jobs.values():
+            for agent in job.agents:
+                await agent.unplug()
+                await batch.world.settle(5)
+                agent.plug_in()
+        await batch.world.settle(5 * PROOF_S)
+        assert len(batch.site.submissions) == 1
+        assert batch.world.master.losses(ID) == []
+        (lease,) = batch.dispatcher.leases()
+        assert (lease.site_state, lease.ends_at) == (
+            ("PENDING", None) if holds_back else ("RUNNING", batch.site.ends_at)
+        )
+
+    play(scenario)
+
+
 def test_a_job_that_nobody_asked_for_is_cancelled(play: Play) -> None:
     """One of ours by its name, but not in our books: they were restored from a backup."""
 

@@ -27,7 +27,7 @@ LOOK_S = 0.3
 AWAY_S = 12.0
 WORK_S = 8.0
 COMMITS_AND_ORDERS = ("submit", "cancel")
-LOOKS = ("site", "poll", "named_like", "ended")
+LOOKS = ("site", "poll", "named_like", "look_up")
 MOST_STEPS = 400
 """More than the story has."""
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
     ForeignJob,
-    JobPhase,
     JobReport,
     JobSpec,
     NoAnswer,
@@ -32,6 +31,7 @@ from provisioner.providers.batch.pbs.text import (
     SERVERS,
     Record,
     documents,
+    not_told,
     records,
 )
 from windlass.base.errors import BatchSystemError
@@ -107,14 +107,13 @@ class PbsSystem:
             if queue in ("", record.get("queue", ""))
         )
 
-    async def ended(self, job_id: str) -> JobReport | None:
-        found = (await self._jobs(job_id)).get(job_id)
-        job = None if found is None else report(job_id, found)
-        if job is None or job.phase is not JobPhase.ENDED:
+    async def look_up(self, job_id: str) -> JobReport | None:
+        found = next(iter((await self._jobs(job_id)).values()), None)
+        if found is None:
             return None
-        if found is not None and GAVE_UP in found.get("comment", ""):
+        if GAVE_UP in found.get("comment", ""):
             await self.cancel([job_id])
-        return job
+        return report(job_id, found)
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         for some in _chunks(sorted(job_ids)):
@@ -143,7 +142,7 @@ class PbsSystem:
                 self._ids[name] = ids[-1]
 
     async def _jobs(self, *job_ids: str) -> Mapping[str, Record]:
-        """Those of the site that are not over; or these, over or not. Unknown ones are left out."""
+        """Those of the site that are not over; or these, over or not, without those that the server does not know."""
         if not job_ids:
             return await self._ask(JOBS, "qstat", "-f")
         found: dict[str, Record] = {}
@@ -169,7 +168,10 @@ class PbsSystem:
         ]
 
     async def _ask(self, kind: str, *words: str, ids: Sequence[str] = ()) -> Mapping[str, Record]:
-        """Whatever goes wrong, nothing is known then. TZ: PBS prints local time."""
+        """Whatever goes wrong, nothing is known then. TZ: PBS prints local time.
+
+        Of several jobs OpenPBS prints only the first as JSON since December 2023, and all as text.
+        """
         command = ("env", "TZ=UTC", *words)
         done = await self._commands.run([*command, "-F", "json", *ids])
         if _NO_HISTORY in done.err and "-x" in words:
@@ -177,11 +179,15 @@ class PbsSystem:
             return await self._ask(kind, *(w for w in words if w != "-x"), ids=ids)
         answered = self._is_answer(done)
         found = await asyncio.to_thread(documents, done.out, kind) if answered else None
-        if found is None and self._may_be_text(done):
-            done = await self._commands.run([*command, *ids])
-            found = await asyncio.to_thread(records, done.out, kind)
+        left = ids if found is None else not_told(ids, found, done.err)
+        if self._may_be_text(done) if found is None else left:
+            done = await self._commands.run([*command, *left])
+            found = {**(found or {}), **await asyncio.to_thread(records, done.out, kind)}
+            left = not_told(left, found, done.err)
         if found is None or not self._is_answer(done):
             raise NoAnswer(f"{words[0]}: {done.last}")
+        if left:
+            raise NoAnswer(f"{words[0]} says nothing of job {left[0]}")
         return found
 
     @staticmethod

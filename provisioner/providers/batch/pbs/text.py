@@ -10,7 +10,7 @@ import calendar
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 Record: TypeAlias = Mapping[str, str]
@@ -22,6 +22,8 @@ _HEADS = {
     NODES: re.compile(r"([^\s:]+)$"),
     SERVERS: re.compile(r"Server:? (\S+)$"),
 }
+_ABSENT = ("Unknown Job Id", "Job has finished")
+"""With the id in one line: a server does not know that job, or it is over."""
 _LINE = re.compile(r"\s+([A-Za-z][\w.]*) = ?(.*)$")
 _HOST = re.compile(r"\(?([^/()*:]+)")
 _SIZE = re.compile(r"(\d+)\s*(k|m|g|t|p)?([bw]?)", re.IGNORECASE)
@@ -55,6 +57,15 @@ def records(text: str, kind: str) -> dict[str, Record]:
             key = pair[1]
             record[key] = pair[2]
     return {name: {k: v.strip() for k, v in one.items()} for name, one in found.items()}
+
+
+def not_told(job_ids: Collection[str], found: Collection[str], said: str) -> Sequence[str]:
+    """Of which of these jobs nothing was told: neither found, nor `said` to be unknown on standard error."""
+    known = {_number(id_) for id_ in found}
+    for line in said.splitlines():
+        if any(sign in line for sign in _ABSENT):
+            known |= {_number(word) for word in line.split()}
+    return [id_ for id_ in job_ids if _number(id_) not in known]
 
 
 def seconds(text: str) -> float | None:
@@ -103,6 +114,11 @@ def hosts(exec_host: str) -> tuple[str, ...]:
     """`pn1/0*2+pn2/0*2` as names, each once, the first node first."""
     names = [found[1] for part in exec_host.split("+") if (found := _HOST.match(part.strip()))]
     return tuple(dict.fromkeys(names))
+
+
+def _number(job_id: str) -> str:
+    """Without the server, which commands may write differently."""
+    return job_id.partition(".")[0]
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

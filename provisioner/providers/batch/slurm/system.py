@@ -27,6 +27,7 @@ from provisioner.providers.batch.slurm.text import (
     SACCT_FORMAT,
     SQUEUE_FORMAT,
     JobLine,
+    named,
     queue_lines,
     sacct_lines,
     scontrol_job,
@@ -134,7 +135,7 @@ class SlurmSystem:
         text = await self._ask("squeue", "-h", *where, "-o", QUEUE_FORMAT)
         return await asyncio.to_thread(lambda: tuple(queue_lines(text)))
 
-    async def ended(self, job_id: str) -> JobReport | None:
+    async def look_up(self, job_id: str) -> JobReport | None:
         """The controller keeps the exit code as it was; accounting folds it to seven bits."""
         done = await self._commands.run(["scontrol", "show", "job", "-o", job_id])
         line = scontrol_job(done.out) if done.code == 0 else None
@@ -142,9 +143,10 @@ class SlurmSystem:
             raise NoAnswer(f"scontrol: {done.last}")
         if line is None or "CANCELLED" in line.state:
             line = await self._remembered(job_id) or line
-        if line is None or phase_of(line.state) is not JobPhase.ENDED:
+        if line is None:
             return None
-        return report(line)
+        # Those of an array that wait are one record.
+        return replace(report(line), job_id=job_id, name=named(job_id, array_of(line.name)))
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         for some in _chunks(sorted(job_ids), " "):
@@ -158,7 +160,7 @@ class SlurmSystem:
             raise (NoAnswer if _is_down(done) else BatchSystemError)(f"scancel: {done.last}")
 
     async def _remembered(self, job_id: str) -> JobLine | None:
-        """By accounting, where there is any; the last run counts."""
+        """How it ended, by accounting, where there is any; the last run counts."""
         if not self._has_accounting:
             return None
         words = ("-n", "-P", "-X", "--duplicates", "-S", HISTORY, "-j", job_id, "-o", SACCT_FORMAT)
@@ -167,7 +169,7 @@ class SlurmSystem:
             self._has_accounting = False
             return None
         lines = [line for line in sacct_lines(done.out) if line.job_id == job_id]
-        return lines[-1] if done.code == 0 and lines else None
+        return lines[-1] if done.code == 0 and lines and is_over(lines[-1]) else None
 
     async def _ask(self, *words: str) -> str:
         """Whatever goes wrong, nothing is known then."""
@@ -185,6 +187,10 @@ def by_name(lines: Iterator[JobLine] | Sequence[JobLine]) -> dict[str, JobReport
         if old is None or _weight(new) > _weight(old):
             found[line.name] = new
     return found
+
+
+def is_over(line: JobLine) -> bool:
+    return phase_of(line.state) is JobPhase.ENDED
 
 
 def _weight(job: JobReport) -> tuple[bool, int]:

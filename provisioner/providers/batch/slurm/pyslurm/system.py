@@ -82,8 +82,8 @@ class PyslurmSystem:
     async def submit(self, job: JobSpec) -> str:
         return await self._system.submit(job)
 
-    async def ended(self, job_id: str) -> JobReport | None:
-        return await self._system.ended(job_id)
+    async def look_up(self, job_id: str) -> JobReport | None:
+        return await self._system.look_up(job_id)
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         await self._system.cancel(job_ids)

@@ -64,6 +64,11 @@ def jobs(document: Json) -> Iterator[JobLine]:
             )
 
 
+def lists_jobs(document: Json) -> bool:
+    """Also where there are none."""
+    return is_object(document) and isinstance(document.get("jobs"), list)
+
+
 def remembered(document: Json) -> Iterator[JobLine]:
     """Of `/slurmdb/.../job/ID`: of a job that ran several times, all runs."""
     for record in _records(document, "jobs"):

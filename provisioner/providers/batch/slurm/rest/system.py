@@ -11,7 +11,6 @@ from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
     SUBMIT_LIMIT_S,
     ForeignJob,
-    JobPhase,
     JobRefused,
     JobReport,
     JobSpec,
@@ -24,8 +23,8 @@ from provisioner.providers.batch.slurm.rest import documents
 from provisioner.providers.batch.slurm.rest.client import Answer, RestClient
 from provisioner.providers.batch.slurm.rest.large import Pick
 from provisioner.providers.batch.slurm.rest.submission import body
-from provisioner.providers.batch.slurm.states import has_no_answer, phase_of, refusal_of, report
-from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name
+from provisioner.providers.batch.slurm.states import has_no_answer, refusal_of, report
+from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name, is_over
 from provisioner.providers.batch.slurm.text import JobLine
 from windlass.base.errors import BatchSystemError, InvalidArgument
 
@@ -94,7 +93,7 @@ class RestSystem:
         document = await self._ask("jobs", documents.listed)
         return await asyncio.to_thread(lambda: tuple(documents.foreign_jobs(document, queue)))
 
-    async def ended(self, job_id: str) -> JobReport | None:
+    async def look_up(self, job_id: str) -> JobReport | None:
         answer = await self._client.call("GET", f"job/{job_id}")
         unknown = documents.is_unknown_job(answer.document)
         line = next((one for one in documents.jobs(answer.document) if one.job_id == job_id), None)
@@ -102,9 +101,7 @@ class RestSystem:
             raise NoAnswer(f"slurmrestd: {answer.text or 'it says nothing of a job'}")
         if line is None or "CANCELLED" in line.state:
             line = await self._remembered(job_id) or line
-        if line is None or phase_of(line.state) is not JobPhase.ENDED:
-            return None
-        return report(line)
+        return None if line is None else report(line)
 
     async def cancel(self, job_ids: Collection[str]) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
@@ -129,6 +126,8 @@ class RestSystem:
         """All jobs of the site are told: there is no other way to ask for many."""
         me = await self._me()
         document = await self._ask("jobs", partial(documents.owned, user=me))
+        if not documents.lists_jobs(document):
+            raise NoAnswer("slurmrestd: it answers without a list of jobs")
         return by_name([line for line in documents.jobs(document) if is_wanted(line)])
 
     async def _me(self) -> str:
@@ -140,7 +139,7 @@ class RestSystem:
         return self._user
 
     async def _remembered(self, job_id: str) -> JobLine | None:
-        """By accounting, where it is served; the last run counts. While it does not answer, as where there is none."""
+        """How it ended, by accounting where it is served; the last run. None also while that does not answer."""
         if not (await self._client.served()).accounting:
             return None
         try:
@@ -149,7 +148,7 @@ class RestSystem:
             log.info("accounting does not tell of job %s: %s", job_id, error.message)
             return None
         lines = [line for line in documents.remembered(answer.document) if line.job_id == job_id]
-        return lines[-1] if lines else None
+        return lines[-1] if lines and is_over(lines[-1]) else None
 
     async def _ask(self, what: str, pick: Pick | None = None) -> documents.Json:
         """Whatever goes wrong, nothing is known then."""

@@ -62,6 +62,15 @@ class Pbs:
         mark = self.folder / "down"
         mark.touch() if is_down else mark.unlink()
 
+    @contextmanager
+    def marked(self, mark: str) -> Iterator[None]:
+        """It differs so, for some time."""
+        (self.folder / mark).touch()
+        try:
+            yield
+        finally:
+            (self.folder / mark).unlink()
+
     @property
     def unrecorded(self) -> list[str]:
         """What it was asked, and could not answer."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from master.core.reasons import ReasonKind
 from provisioner.providers.batch.base import (
@@ -29,7 +30,7 @@ from provisioner.providers.batch.base import (
 )
 from provisioner.providers.batch.collector import Collector
 from provisioner.providers.batch.impersonation import SiteUsers
-from provisioner.providers.batch.job_files import JobFiles
+from provisioner.providers.batch.job_files import JobFiles, OwnRecord
 from provisioner.providers.batch.stages import JOIN_S
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
@@ -48,6 +49,7 @@ from windlass.base.ids import Ids
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LOOK_EVERY_S = 1.0
 POLL_SOON_S = 1.0
@@ -376,8 +378,8 @@ class Dispatcher:
     async def _see(self, tag: str, job: JobReport) -> None:
         now = self._now()
         said, lease = "", self._leases[tag]
-        if lease.lacks_agents(JOIN_S, now) and (files := self._files.get(lease.pool)) is not None:
-            said = await asyncio.to_thread(files.nodes_say, lease)
+        if lease.lacks_agents(JOIN_S, now):
+            said = await self._read(lease, partial(JobFiles.nodes_say, job=lease), "")
         self._change(tag, lambda lease: life.seen(lease, job, now, said))
 
     async def _miss(self, tag: str) -> None:
@@ -391,13 +393,16 @@ class Dispatcher:
                 return
         if self._host.connected(lease.agents):
             return
-        self._change(tag, partial(life.missed, now=self._now()))
+        record = await self._read(lease, partial(JobFiles.own_record, job=lease), OwnRecord())
+        self._change(tag, partial(life.missed, now=self._now(), record=record))
 
     async def _settle(self) -> None:
         """What is over is followed by another job, or ends what ran there; it is put away after that was committed."""
         for lease in self._over():
             if self._needs_another(lease):
-                said = await self._why_it_ended(lease)
+                said = await self._read(
+                    lease, partial(JobFiles.why_it_ended, job=lease, cause=lease.cause), ""
+                )
                 self._put(replace(lease, followed=True))
                 self._put(life.next_lease(lease, self._tag(), said, self._now()))
         await self._save()
@@ -437,11 +442,10 @@ class Dispatcher:
         if (files := self._files.get(lease.pool)) is not None:
             await asyncio.to_thread(files.remove, lease)
 
-    async def _why_it_ended(self, lease: Lease) -> str:
+    async def _read(self, lease: Lease, read: Callable[[JobFiles], T], unknown: T) -> T:
+        """What its directory tells."""
         files = self._files.get(lease.pool)
-        if files is None:
-            return ""
-        return await asyncio.to_thread(files.why_it_ended, lease, lease.cause)
+        return unknown if files is None else await asyncio.to_thread(read, files)
 
     async def _save(self) -> None:
         changed = [one for tag, one in self._leases.items() if self._saved.get(tag) != one]

@@ -33,7 +33,7 @@ from provisioner.providers.batch.base import (
     end_words,
 )
 from provisioner.providers.batch.dialects import DIALECTS
-from provisioner.providers.batch.job_files import Shape
+from provisioner.providers.batch.job_files import OwnRecord, Shape
 from provisioner.providers.batch.stages import begun, pending, utc
 from rm_backends.base import LossKind
 
@@ -43,6 +43,8 @@ FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
+NEAR_LIMIT_S = 30.0
+"""A job that was told to end so shortly before its time limit, or later, was for that: clocks differ."""
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -262,12 +264,27 @@ def over(lease: Lease, job: JobReport | None, now: float) -> Lease:
     )
 
 
-def missed(lease: Lease, now: float) -> Lease:
+def missed(lease: Lease, now: float, record: OwnRecord) -> Lease:
     """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
     lease = lease if lease.absent_since is not None else replace(lease, absent_since=now)
-    if not is_surely_absent(lease, now):
+    told_at = None if lease.job_id is None else record.told_to_end_at
+    if told_at is None and not is_surely_absent(lease, now):
         return lease
-    return never_taken(lease) if lease.job_id is None else over(lease, None, now)
+    if lease.job_id is None:
+        return never_taken(lease)
+    ended_at = now if told_at is None else min(now, told_at)
+    return replace(over(lease, None, now), cause=own_cause(lease, record), ended_at=ended_at)
+
+
+def own_cause(lease: Lease, record: OwnRecord) -> EndCause:
+    """Why it ended, where its site cannot say: PBS without history forgets a job at its end."""
+    if record.told_to_end_at is not None:
+        limit = lease.ends_at
+        at_limit = limit is not None and record.told_to_end_at >= limit - NEAR_LIMIT_S
+        return EndCause.TIMEOUT if at_limit else EndCause.CANCELLED
+    # A job that PBS cannot start is held, and stays known: only somebody's qdel takes it out of the queue.
+    deleted = lease.shape.system == "pbs" and lease.phase is JobPhase.QUEUED and not record.begun
+    return EndCause.CANCELLED if deleted else EndCause.UNKNOWN
 
 
 def is_surely_absent(lease: Lease, now: float) -> bool:

@@ -2,6 +2,7 @@
 
     DIR/batch.sh             the script
     DIR/batch.log            what it says
+    DIR/told-to-end          when PBS told it to end
     DIR/nodes/K/host.json    node K: its agent's settings and the token of this job; mode 0600
     DIR/nodes/K/host.state   written by its host before anything else
     DIR/nodes/K/agent/       the work_dir of its agent
@@ -28,6 +29,7 @@ from provisioner.providers.batch.disks import Disk, LocalDisk
 from provisioner.providers.batch.script import (
     BEGIN_NAME,
     PROLOGUE_FAILED,
+    TOLD_NAME,
     begin_script,
     job_script,
 )
@@ -61,6 +63,16 @@ class Shape:
     arguments: tuple[str, ...] = ()
     user: str = ""
     """Of the operating system: whose job it is. Empty: of whoever submits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecord:
+    """What a job noted of its life, for a site that does not know it any more."""
+
+    begun: bool = True
+    """False: its script surely never ran."""
+    told_to_end_at: float | None = None
+    """By PBS; seconds since the epoch."""
 
 
 class Leased(Protocol):
@@ -221,6 +233,24 @@ class JobFiles:
         with suppress(OSError, NoAnswer):
             return bool(self._disk(job).tail(node / "host.state", 1))
         return False
+
+    def own_record(self, job: Leased) -> OwnRecord:
+        """As far as it can be read."""
+        try:
+            if self._tail(job, SCRIPT_NAME) is None:
+                return OwnRecord()
+            told = (self._tail(job, TOLD_NAME) or b"").strip()
+            traces = [self._tail(job, name) for name in ("batch.log", "nodes/0/host.state")]
+        except NoAnswer:
+            return OwnRecord()
+        begun = any(trace is not None for trace in traces)
+        return OwnRecord(begun, float(told) if told.isdigit() else None)
+
+    def _tail(self, job: Leased, name: str) -> bytes | None:
+        try:
+            return self._disk(job).tail(self.root / job.job_name / name, 20)
+        except OSError:
+            return None
 
     def said(self, job: Leased) -> str:
         """By its agents, else by its script."""

@@ -11,6 +11,8 @@ from agent_bootstrap.shell import MODULES
 NEEDED = "Python 3.11"
 
 
+TOLD_NAME = "told-to-end"
+"""When PBS told a job to end (SIGTERM), in seconds since the epoch: a site without history cannot say it later."""
 BEGIN_NAME = "begin.sh"
 """Of what each node runs before its agent, in the directory of its job."""
 PROLOGUE_FAILED = "job_prologue ended with exit code"
@@ -33,7 +35,8 @@ def job_script(
     It waits for all nodes; the first that fails ends the others.
 
     srun gives each node its number and ends the others. PBS has pbs_tmrsh, which starts one program on one node; its
-    commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS.
+    commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS. Its script
+    tells its own end (USR1) from one that PBS asked for.
     """
     where = shlex.quote(str(directory)) + ('."$SLURM_ARRAY_TASK_ID"' if of_array else "")
     host = f"exec {_host(python)} {where}/nodes"
@@ -54,19 +57,21 @@ def job_script(
   exec {run}
 fi
 PATH="$PATH:$(sed -n 's/^PBS_EXEC=//p' "${{PBS_CONF_FILE:-/etc/pbs.conf}}" 2>/dev/null)/bin:/opt/pbs/bin"
-trap 'trap "" TERM; kill -TERM 0; wait; exit 1' TERM
+end() {{ trap "" TERM USR1; kill -TERM 0; wait; exit 1; }}
+trap 'date +%s > {TOLD_NAME}; end' TERM
+trap end USR1
 number=0
 for node in $(awk '!seen[$0]++' "$PBS_NODEFILE"); do
   if [ "$number" = 0 ]; then
-    (/bin/sh -c {on_pbs} node 0 || kill -TERM $$) &
+    (/bin/sh -c {on_pbs} node 0 || kill -USR1 $$) &
   else
-    (pbs_tmrsh "$node" /bin/sh -c {on_pbs} node "$number" || kill -TERM $$) &
+    (pbs_tmrsh "$node" /bin/sh -c {on_pbs} node "$number" || kill -USR1 $$) &
   fi
   number=$((number + 1))
 done
 if [ "$number" != {nodes} ]; then
   echo "PBS gave $number nodes to a job that asked for {nodes}" >&2
-  kill -TERM $$
+  kill -USR1 $$
 fi
 wait
 """

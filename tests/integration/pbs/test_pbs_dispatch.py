@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -132,14 +133,19 @@ def test_a_gang_on_two_nodes_from_request_to_end(
         assert "rank 1 of 2" in logs(cluster, experiment)
 
 
-def test_qdel_by_somebody_else_ends_the_trial(cluster: RealCluster, pbs: Pbs, gates: Gates) -> None:
-    """It is not submitted again, whatever restarts it has left."""
-    experiment = cluster.submit(gates.config(max_restarts=5), MODEL)
-    eventually("it runs", lambda: "run 1, from" in logs(cluster, experiment))
-    (id_,) = jobs(pbs)
-    pbs.run("qdel", id_)
-    assert cluster.wait(experiment)["state"] == "STATE_ERROR"
-    assert "was cancelled at the site" in logs(cluster, experiment)
+@pytest.mark.parametrize("history", [True, False])
+def test_qdel_by_somebody_else_ends_the_trial(
+    cluster: RealCluster, pbs: Pbs, gates: Gates, history: bool
+) -> None:
+    """It is not submitted again, whatever restarts it has left; also where PBS forgets it at once."""
+    with contextlib.nullcontext() if history else pbs.marked("no-history"):
+        experiment = cluster.submit(gates.config(max_restarts=5), MODEL)
+        eventually("it runs", lambda: "run 1, from" in logs(cluster, experiment))
+        (id_,) = jobs(pbs)
+        pbs.run("qdel", id_)
+        assert cluster.wait(experiment)["state"] == "STATE_ERROR"
+        assert "was cancelled at the site" in logs(cluster, experiment)
+        assert "run 2" not in logs(cluster, experiment)
 
 
 def test_a_master_that_is_killed_finds_its_jobs_again(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from provisioner.providers.batch.job_files import JobFiles, Shape
+from provisioner.providers.batch.job_files import JobFiles, OwnRecord, Shape
+from tests.real_cluster import eventually
 
 SHAPE = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
 
@@ -101,6 +104,54 @@ def test_logs_of_jobs_say_nothing_to_a_terminal(tmp_path: Path) -> None:
     files, job = JobFiles(root=tmp_path, python="python3", agent={}), Job(SHAPE)
     (files.write(job, "t").directory / "batch.log").write_text("\x1b]0;owned\x07\n")
     assert "\x1b" not in files.said(job)
+
+
+def on_pbs(folder: Path, host: str) -> tuple[subprocess.Popen[bytes], JobFiles]:
+    """The script of a job of one node, in a session of its own. `host`: shell, in place of our agent."""
+    python = folder / "python3"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -ISc ] && exit 0\n{host}\n')
+    python.chmod(0o755)
+    (folder / "nodes").write_text("pn1\n")
+    files = JobFiles(root=folder / "jobs", python=str(python), agent={})
+    spec = files.write(Job(SHAPE), "t")
+    environment = {"PATH": "/usr/bin:/bin", "PBS_NODEFILE": str(folder / "nodes")}
+    script = spec.directory / "batch.sh"
+    job = subprocess.Popen(["/bin/sh", script], env=environment, start_new_session=True)
+    return job, files
+
+
+def test_a_job_of_pbs_notes_when_it_was_told_to_end(tmp_path: Path) -> None:
+    """A site that keeps no history says nothing of that later."""
+    ready = tmp_path / "ready"
+    job, files = on_pbs(tmp_path, f"mkfifo {ready}; echo > {ready}; exec sleep 600")
+    eventually("its host runs", ready.exists)
+    ready.read_bytes()
+    assert files.own_record(Job(SHAPE)) == OwnRecord(begun=False)
+    before = int(time.time())
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(30) == 1
+    record = files.own_record(Job(SHAPE))
+    assert record.told_to_end_at is not None
+    assert before <= record.told_to_end_at <= time.time()
+
+
+def test_a_job_of_pbs_whose_node_failed_was_not_told_to_end(tmp_path: Path) -> None:
+    job, files = on_pbs(tmp_path, "exit 3")
+    assert job.wait(30) == 1
+    assert files.own_record(Job(SHAPE)).told_to_end_at is None
+
+
+def test_what_a_job_noted_counts_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    files, job = JobFiles(root=tmp_path, python="python3", agent={}), Job(SHAPE)
+    assert files.own_record(job).begun, "its directory is not seen"
+    folder = files.write(job, "t").directory
+    assert not files.own_record(job).begun
+    (folder / "batch.log").touch()
+    assert files.own_record(job) == OwnRecord(begun=True)
+    (folder / "told-to-end").write_text("no time\n")
+    assert files.own_record(job).told_to_end_at is None
+    (folder / "told-to-end").write_text("1795800000\n")
+    assert files.own_record(job).told_to_end_at == 1795800000
 
 
 def begun(folder: Path, *prologue: str) -> tuple[subprocess.CompletedProcess[str], JobFiles]:

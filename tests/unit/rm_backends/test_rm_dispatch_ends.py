@@ -66,6 +66,65 @@ def test_a_job_that_somebody_cancelled_is_not_run_again(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("left_s", "kind", "words"),
+    [
+        (3600.0, LossKind.ON_PURPOSE, "job 1 on n1 was cancelled at the site"),
+        (5.0, LossKind.TIME_LIMIT, "job 1 on n1 reached its time limit"),
+    ],
+)
+def test_where_a_site_forgets_a_job_at_its_end_what_that_noted_counts(
+    play: Play, left_s: float, kind: LossKind, words: str
+) -> None:
+    """PBS without history. It is told before its agents count as lost for their silence."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        now = batch.world.clock.now().timestamp()
+        batch.site.ends_at = now + left_s + 60
+        await batch.world.run_allocation(allocation(1, slots=4))
+        await batch.world.settle(60)
+        (job,) = batch.site.jobs.values()
+        told_at = int(batch.world.clock.now().timestamp())
+        (job.spec.directory / "told-to-end").write_text(f"{told_at}\n")
+        job.forgotten = True
+        await batch.site.end(job, EndCause.CANCELLED)
+        assert await batch.world.master.lost(ID) == words
+        (loss,) = [e for e in batch.world.master.of(ID) if isinstance(e, Lost)]
+        assert loss.kind is kind
+        assert batch.world.clock.now().timestamp() - told_at < 25
+        await batch.world.settle(60)
+        assert len(batch.site.submissions) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_job_that_left_the_queue_of_pbs_without_a_trace_was_deleted_there(
+    play: Play, began: bool
+) -> None:
+    """It is not submitted again. One that began may have ended by itself, and is followed by another."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        batch.site.holds_back = True
+        batch.options = replace(batch.options, system="pbs")
+        await batch.stop()
+        await batch.start()
+        await batch.world.backend.request(allocation(1, slots=4))
+        await batch.world.settle(5)
+        (job,) = batch.site.jobs.values()
+        if began:
+            (job.spec.directory / "batch.log").write_text("no such module\n")
+        job.forgotten = True
+        await batch.site.end(job, EndCause.CANCELLED)
+        await batch.world.settle(3600)
+        assert len(batch.site.submissions) == (2 if began else 1)
+        reason = batch.world.backend.explain(ID)
+        assert reason is not None
+        assert ("was cancelled at the site" in reason.text) == (not began)
+
+    play(scenario)
+
+
 def test_a_job_that_failed_before_its_task_is_followed_by_another_later(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True

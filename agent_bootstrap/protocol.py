@@ -150,6 +150,8 @@ class Leaving(Message):
     type: Literal["leaving"] = "leaving"
     at: Moment
     reason: Text
+    taken_back: bool = False
+    """Its provider says so: a spot interruption, maintenance. Not an operator, nor the batch system of its job."""
 
 
 class Staying(Message):

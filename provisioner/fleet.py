@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from provisioner.prices import usd_for
-from provisioner.types import Market, Offer
+from provisioner.types import Market, Notice, Offer
 from windlass.base.errors import Conflict
 from windlass.base.strict_json import StrictJson
 
@@ -69,6 +69,8 @@ class EndKind(StrEnum):
     """Its pool or type is not configured any more."""
     MOVED = "moved"
     """Its work was moved away."""
+    TAKEN_BACK = "taken_back"
+    """Its provider takes it back, and nothing runs on it any more."""
     BAKED = "baked"
     """It was there for an image."""
     STOPPED = "stopped"
@@ -156,6 +158,8 @@ class InstanceRecord:
     moving_since: float | None = None
     """Since when its work is to leave, by our own will; then it is ended."""
     moving_why: str = ""
+    notice: Notice | None = None
+    """Its provider takes it back."""
     stops: tuple[Stop, ...] = ()
     """When it was stopped, in order."""
     stopping_since: float | None = None
@@ -169,6 +173,8 @@ class InstanceRecord:
     terminate_since: float | None = None
     terminate_called_at: float | None = None
     terminate_acked_at: float | None = None
+    terminate_refused: str = ""
+    """Why its provider did not end it when it was last asked; empty: it agreed, or was not asked."""
 
     @property
     def provider(self) -> str:
@@ -227,6 +233,7 @@ _VOLATILE_INSTANCE = {
     "stop_under_way",
     "terminate_called_at",
     "terminate_acked_at",
+    "terminate_refused",
 }
 _INSTANCES: StrictJson[InstanceRecord] = StrictJson(InstanceRecord)
 

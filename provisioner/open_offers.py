@@ -44,13 +44,19 @@ class OpenOffers:
                     )
 
     def is_open(self, offer: Offer) -> bool:
+        return self.may_buy(offer) and not self._is_spared(offer)
+
+    def may_buy(self, offer: Offer) -> bool:
+        """Open, or only spared because a machine of it is taken back: for whom no other offer serves."""
         if self.unseen and offer.key in self.unseen:
             return False
         if offer.quota is not None and self.quotas.machines(offer) < 1:
             return False
         blocks = self._blocks(offer)
         return not blocks or not any(
-            block.is_shut(self.now) or block.scope in self._probed for block in blocks
+            (block.is_shut(self.now) and block.kind is not BlockKind.TAKEN_BACK)
+            or block.scope in self._probed
+            for block in blocks
         )
 
     def has_refused(self, offer: Offer) -> bool:
@@ -62,6 +68,16 @@ class OpenOffers:
 
     def only_open(self, offers: Iterable[Offer]) -> list[Offer]:
         return [offer for offer in offers if self.is_open(offer)]
+
+    def only_spared(self, offers: Iterable[Offer]) -> list[Offer]:
+        """Those that nothing else keeps from being bought."""
+        return [offer for offer in offers if self._is_spared(offer) and self.may_buy(offer)]
+
+    def _is_spared(self, offer: Offer) -> bool:
+        return any(
+            block.kind is BlockKind.TAKEN_BACK and block.is_shut(self.now)
+            for block in self._blocks(offer)
+        )
 
     def most(self, offer: Offer) -> int | None:
         """How many machines that belong together in no gang one purchase may have; None: as many as wanted.

@@ -230,7 +230,7 @@ class _PoolPlan:
         return [
             quote
             for quote in quotes
-            if self._limits.affordable(quote.offer) and self.open_offers.is_open(quote.offer)
+            if self._limits.affordable(quote.offer) and self.open_offers.may_buy(quote.offer)
         ]
 
     def _book(self, offer: Offer, machines: int) -> None:

@@ -108,10 +108,11 @@ class NodeHost(Protocol):
         """What holds slots or places in that pool at this instant."""
         ...
 
-    def leave(self, agent_id: str, by: float, why: str) -> None:
+    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
         """The machine goes at `by`: no more work is placed there, and what it runs is asked to leave until then.
 
-        May be repeated, and come before its agent does.
+        `taken_back`: by its provider; what runs there is demand from now on. Else the planner has seen to that. May be
+        repeated, and come before its agent does.
         """
         ...
 

@@ -28,6 +28,8 @@ class Shelf(NamedTuple):
     all: list[Quote]
     spot_sizes: frozenset[int]
     """Of spot that did not refuse, being probed or not."""
+    spared: list[Quote]
+    """Spot of which a machine is taken back now."""
 
 
 class Quotes:
@@ -83,11 +85,14 @@ class Quotes:
         return [offer for offer in self._offers if self.suits(offer, gangs)]
 
     def of(self, gangs: GangClass) -> list[Quote]:
-        """What these gangs may buy now; largest size first."""
+        """What these gangs may buy now; largest size first. What is spared only if nothing else would do."""
         shelf = self._shelf(gangs)
-        if any(_holds(gangs, quote.offer.slots) for quote in shelf.paid):
+        if _hold(gangs, shelf.paid):
             return shelf.paid
-        return shelf.patient if self.waits_for_spot(gangs) else shelf.all
+        if self.waits_for_spot(gangs):
+            return shelf.patient
+        spared = shelf.spared and not _hold(gangs, shelf.all)
+        return shelf.spared if spared and _hold(gangs, shelf.spared) else shelf.all
 
     def waits_for_spot(self, gangs: GangClass) -> bool:
         """On-demand is not bought yet: some spot offer that could hold them has not refused."""
@@ -117,7 +122,8 @@ class Quotes:
         """Of each size, for whoever asks for nothing and does not wait; what is paid for anyway before all else."""
         shelf = self._shelf_of(Wants(late=True), None)
         paid = {quote.offer.slots for quote in shelf.paid}
-        others = [quote for quote in shelf.all if quote.offer.slots not in paid]
+        sold = shelf.all or shelf.spared
+        others = [quote for quote in sold if quote.offer.slots not in paid]
         return sorted([*shelf.paid, *others], key=lambda quote: -quote.offer.slots)
 
     def open_kinds(self) -> list[Offer]:
@@ -172,6 +178,10 @@ class Quotes:
             patient=_cheapest(sold, is_patient) if self.have_both else cheapest_by_size(sold),
             all=cheapest_by_size(sold),
             spot_sizes=frozenset(quote.offer.slots for quote in spot),
+            spared=cheapest_by_size(
+                Quote(offer, self._usd(offer, wants))
+                for offer in self.open_offers.only_spared(offers)
+            ),
         )
 
     def _usd(self, offer: Offer, wants: Wants) -> float:
@@ -186,6 +196,11 @@ class Quotes:
 
 def _holds(gangs: GangClass, size: int) -> bool:
     return nodes_needed(gangs.slots, gangs.single_agent, size) is not None
+
+
+def _hold(gangs: GangClass, quotes: Sequence[Quote]) -> bool:
+    """Whether one of them does."""
+    return any(_holds(gangs, quote.offer.slots) for quote in quotes)
 
 
 def _per_slot(quote: Quote) -> float:

@@ -53,14 +53,15 @@ from provisioner.fleet_state import (
     TryAgain,
 )
 from provisioner.launches import Freeze, Launches
+from provisioner.notices import end_of_taken_back, notice_of, noticed, spared
 from provisioner.plan_types import Launch, Move, Plan
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import is_bake
-from provisioner.refusals import BACKOFFS, BlockKind, Unseen
+from provisioner.refusals import BlockKind, Unseen
 from provisioner.stop_calls import Stops
 from provisioner.stop_worth import start_of
 from provisioner.stops import cannot_stop, never_started, stopping, switched
-from provisioner.types import Market, Offer, Scope
+from provisioner.types import Notice, Offer, Scope
 
 _UNLISTED = {
     (connected, busy): Observation(connected=connected, busy=busy)
@@ -87,8 +88,8 @@ class ReconcilePass:
         self._sold = catalogue.retired()
         self._retired: dict[str, str] = {}
         self.wishes: list[Wish] = []
-        self.leaving: dict[str, tuple[float, str]] = {}
-        """Machines that their provider takes back: when, and why."""
+        self._notices: dict[str, Notice] = {}
+        """Machines that their provider takes back, as it lists them."""
         self._started: list[str] = []
 
     def result(self) -> FleetState:
@@ -207,9 +208,8 @@ class ReconcilePass:
             if instance.state is FoundState.STOPPED and is_bake(instance.intent_id)
         }
         for instance in found.values():
-            if instance.leaves_at is not None and instance.state != FoundState.ENDED:
-                self.leaving[instance.instance_id] = (instance.leaves_at, instance.leaves_because)
-                self._spare_spot(instance, instance.leaves_at)
+            if (notice := notice_of(instance)) is not None:
+                self._notices[instance.instance_id] = notice
         for record in self.draft.instances.values():
             if record.provider != look.provider:
                 continue
@@ -219,22 +219,6 @@ class ReconcilePass:
                 self.draft.stages[record.id] = seen.stage
             if record.id in found or not self.draft.is_unseen(record.offer):
                 self._seen[record.id] = _observed(look, seen)
-
-    def _spare_spot(self, found: FoundInstance, leaves_at: float) -> None:
-        """Where a spot machine is taken back, the next would be, too: its offer is spared for a while."""
-        if found.offer_key.market is not Market.SPOT:
-            return
-        scope = Scope.of(found.offer_key)
-        until = leaves_at + BACKOFFS[BlockKind.CAPACITY].first_s
-        known = self.draft.memory.blocks.get(scope)
-        if until > self.draft.now and (known is None or known.until < until):
-            self.draft.memory = self.draft.memory.refused(
-                scope,
-                BlockKind.CAPACITY,
-                f"machines are taken back: {found.leaves_because}",
-                now=self.draft.now,
-                until=until,
-            )
 
     def _unknown(self, look: Looked, found: FoundInstance) -> None:
         """Ours by tag, but not in our books."""
@@ -262,6 +246,7 @@ class ReconcilePass:
                 acked = record.terminate_acked_at or self.draft.now
                 missed = record.missed_looks if record.terminate_acked_at else 0
                 record = replace(record, terminate_acked_at=acked, missed_looks=missed)
+            record = replace(record, terminate_refused=answer.error or "")
             if said := answer.consoles.get(instance_id):
                 why = f"{record.reason}; {CONSOLE_SAYS}: {said}"
                 self.draft.memory = self.draft.memory.boot_said(record.offer, record.reason, why)
@@ -286,6 +271,10 @@ class ReconcilePass:
         )
         if (boot := agents.boots.get(record.id)) is not None:
             seen = replace(seen, boot=boot)
+        before = record.notice
+        record = noticed(record, self._notices.get(record.id), agents.nodes.get(record.id))
+        if record.notice is not before:
+            self.draft.memory = spared(self.draft.memory, record, self.draft.now)
         now, rules = self.draft.now, self._rules_for(record)
         stepped = step(record, seen, now, rules)
         new = switched(stepped.record, seen, now, rules)
@@ -308,6 +297,8 @@ class ReconcilePass:
         over = (InstanceState.TERMINATING, InstanceState.GONE)
         if new.moving_since is not None and new.state not in over:
             self.wishes.append(Wish(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why))
+        if (wish := end_of_taken_back(new)) is not None:
+            self.wishes.append(wish)
 
     def _boot_offer(self, record: InstanceRecord) -> Offer:
         """What its boot is remembered by: starts take another time than first boots."""

@@ -42,6 +42,7 @@ from provisioner.fleet_state import (
     TryAgain,
 )
 from provisioner.intents import IntentRecord, fingerprint, launch_call, launch_in_general
+from provisioner.notices import leaving
 from provisioner.offer_views import OfferView, offer_id, offer_views
 from provisioner.plan_types import Kept, Move, Plan, PlanInput
 from provisioner.ports import FleetStore, NodeHost
@@ -330,9 +331,10 @@ class Provisioner:
         self._act(now)
         for instance_id in new.retired:
             self._host.drain(instance_id)
-        goes = {**self._moving(), **planned.leaving, **reconcile_pass.leaving}
-        for instance_id, (by, why) in goes.items():
+        for instance_id, (by, why) in {**self._moving(), **planned.leaving}.items():
             self._host.leave(instance_id, by, why)
+        for instance_id, notice in leaving(self._state.instances).items():
+            self._host.leave(instance_id, notice.at, notice.why, taken_back=True)
         for availability in planned.availabilities:
             self._host.availability(availability)
         self.tally.passes.add(perf_counter() - begun)

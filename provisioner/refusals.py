@@ -15,6 +15,8 @@
     unknown       the offer                           2 min
     boot          the offer and its image; all its    30 min
                   zones, if boots fail in several
+    taken_back    the spot offer of a machine that    2 min after the machine goes; before, if no
+                  its provider takes back             other offer serves
 
 Every one is within one provider: one account in one region, or one site. The waits of `capacity` were measured on spot
 traces: a longer cap costs real waiting, a shorter first wait costs failing calls.
@@ -52,6 +54,8 @@ class BlockKind(StrEnum):
     UNKNOWN = "unknown"
     BOOT = "boot"
     """Quarantine: machines do not come up."""
+    TAKEN_BACK = "taken_back"
+    """Nothing was refused: a machine of that offer is interrupted, and others are bought first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ BACKOFFS: Mapping[BlockKind, Backoff] = {
     BlockKind.TRANSIENT: Backoff(1.0, 2.0, 30.0),
     BlockKind.UNKNOWN: _fixed(120.0),
     BlockKind.BOOT: _fixed(1800.0),
+    BlockKind.TAKEN_BACK: _fixed(120.0),
 }
 
 
@@ -98,7 +103,7 @@ def scope_of(kind: BlockKind, offer: Offer) -> Scope:
     """What a refusal of `offer` is true for, unless the provider said more."""
     key = offer.key
     match kind:
-        case BlockKind.CAPACITY | BlockKind.UNKNOWN | BlockKind.TRANSIENT:
+        case BlockKind.CAPACITY | BlockKind.UNKNOWN | BlockKind.TRANSIENT | BlockKind.TAKEN_BACK:
             return Scope.of(key)
         case BlockKind.UNSUPPORTED:
             return Scope(

@@ -140,6 +140,7 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
     if (
         record.id in state.retired
         or record.moving_since is not None
+        or record.notice is not None
         or record.state is InstanceState.STOPPING
     ):
         return Machine(
@@ -339,6 +340,7 @@ def instance_views(
             reason=_remark(state, record, now, (boots or {}).get(record.id)),
             kept_because=stays[record.id].why if record.id in stays else "",
             kept_until=stays[record.id].until if record.id in stays else None,
+            notice=record.notice if record.is_alive else None,
         )
         for record in state.instances.values()
     ]
@@ -368,6 +370,8 @@ def _remark(state: FleetState, record: InstanceRecord, now: float, boot: BootNot
     if record.id in state.retired:
         return f"{state.retired[record.id]}: it ends when its work has"
     since = record.terminate_since
+    if record.state is InstanceState.TERMINATING and record.terminate_refused:
+        return f"still billing: {record.terminate_refused}; was to end: {record.reason}"
     if record.state is InstanceState.TERMINATING and since and now - since > STILL_BILLING_S:
         return f"still billing {now - since:.0f} s after it was to end: {record.reason}"
     return record.reason

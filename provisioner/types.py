@@ -197,6 +197,15 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A provider takes a machine back: a spot interruption, maintenance. Said by its API or on the machine itself."""
+
+    at: float
+    """When."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One agent as the scheduler sees it. For instances of ours `instance_id` equals the agent id."""
 
@@ -216,6 +225,8 @@ class Node:
     facts: MachineFacts = NO_FACTS
     users: Mapping[str, int] = field(default_factory=dict)
     """Slots that the work of each user holds there."""
+    notice: Notice | None = None
+    """Its provider takes it back, as its agent or the provider said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +371,8 @@ class InstanceView:
     """Why it is kept although it has no work."""
     kept_until: float | None = None
     """When it is ended if no work comes; None: nobody knows."""
+    notice: Notice | None = None
+    """Its provider takes it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

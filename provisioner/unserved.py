@@ -66,7 +66,7 @@ class Unserved:
         if self._pool.hold is not None:
             return _no_capacity(self._pool.hold)
         suitable = [offer for offer in able if self._quotes.suits(offer, gangs)]
-        usable = self._open_offers.only_open(suitable)
+        usable = self._open_offers.only_open(suitable) or self._open_offers.only_spared(suitable)
         if not usable:
             unseen = self._open_offers.unseen
             seen = [offer for offer in suitable if offer.key not in unseen]

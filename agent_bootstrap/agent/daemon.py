@@ -154,13 +154,13 @@ class Agent:
         alone = self._alone.is_over() or self._alone.is_over_with_those_before()
         return replace(end, ends_machine=alone and self._options.alone_ends_machine)
 
-    async def leave(self, at: datetime, reason: str) -> None:
+    async def leave(self, at: datetime, reason: str, *, taken_back: bool = False) -> None:
         """Whoever watches this machine says that it goes at `at`. Told at once, and again on each connection."""
         leaving = self._machine.leaving
         if leaving is not None and leaving.at <= at:
             return
         log.warning("this machine goes at %s: %s", at.isoformat(timespec="seconds"), reason)
-        self._machine.leaving = leaving = Leaving(at=at, reason=reason)
+        self._machine.leaving = leaving = Leaving(at=at, reason=reason, taken_back=taken_back)
         with suppress(ChannelClosed):  # then the next Hello tells it
             await self._link.send(leaving)
 
@@ -179,7 +179,8 @@ class Agent:
     async def _watch_cloud(self) -> None:
         options = self._options
         has_gpus = bool(self._machine.hardware.gpus)
-        await watch(options.cloud, options.metadata_service, self.leave, has_gpus=has_gpus)
+        leave = partial(self.leave, taken_back=True)
+        await watch(options.cloud, options.metadata_service, leave, has_gpus=has_gpus)
 
     async def _watch_announcements(self) -> None:
         was_announced = self._machine.leaving is not None

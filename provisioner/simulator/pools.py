@@ -266,7 +266,7 @@ class SimulatedCluster:
             for run in self.pools[pool].runs.values()
         ]
 
-    def leave(self, agent_id: str, by: float, why: str) -> None:
+    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
         for pool in self.pools.values():
             node = pool.nodes.get(agent_id)
             if node is None:

@@ -320,9 +320,10 @@ class AgentsBackend:
     def running(self, pool: str) -> Sequence[Running]:
         return self._pool(pool).running()
 
-    def leave(self, agent_id: str, by: float, why: str) -> None:
+    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
         at = datetime.fromtimestamp(by, UTC)
-        self._registry.departures.leave(agent_id, Leaving(at=at, reason=why))
+        leaving = Leaving(at=at, reason=why, taken_back=taken_back)
+        self._registry.departures.leave(agent_id, leaving)
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)

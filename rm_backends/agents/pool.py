@@ -25,11 +25,12 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
-from provisioner.types import Gang, Node, PoolAvailability, PoolCapacity, PoolDemand
+from provisioner.types import Gang, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.entries import Entry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
+from rm_backends.agents.nodes import made_to_leave, node_of
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.agents.shapes import by_agents, fits_open_agents, largest_shape, open_shape
@@ -421,23 +422,32 @@ class Pool:
         return self._availability.for_scheduler(age_s=age_s, joined=self.agents)
 
     def _demand_now(self, seen: set[str]) -> PoolDemand:
+        entries = self.assignments.entries
         gangs = tuple(
             self._gang(entry)
             for entry in self.waiting.values()
             if entry.request.launches_machines
             and (waiting := self._standing.waiting.get(entry.id))
             and waiting.needs_capacity
-        ) + tuple(
-            replace(self._gang(entry), least_s=successor_least_s(entry.as_request))
-            for id_ in self._leavers
-            if (entry := self.assignments.entries.get(id_)) is not None
         )
+        soon = {
+            id_: replace(self._gang(entry), least_s=successor_least_s(entry.as_request))
+            for id_ in self._leavers
+            if (entry := entries.get(id_)) is not None
+        }
+        if not self.options.dispatch:
+            soon |= {x.id: self._gang(x) for x in made_to_leave(self.agents.values(), entries)}
         nodes = tuple(
-            self._node(agent)
+            node_of(self.name, agent, entries)
             for agent in self.agents.values()
             if agent.id in seen or agent.presence is Presence.AWAY
         )
-        return PoolDemand(pool=self.name, gangs=gangs, nodes=nodes, has_waiting=self._has_waiting())
+        return PoolDemand(
+            pool=self.name,
+            gangs=(*gangs, *soon.values()),
+            nodes=nodes,
+            has_waiting=self._has_waiting(),
+        )
 
     def _has_waiting(self) -> bool:
         """Those that have their share wait for their own job only."""
@@ -461,33 +471,6 @@ class Pool:
             requires=entry.as_request.requires,
             run_time_s=entry.as_request.expected_run_s,
         )
-
-    def _node(self, agent: Agent) -> Node:
-        return Node(
-            agent_id=agent.id,
-            pool=self.name,
-            slots=agent.slots_in_reach,
-            free_slots=len(agent.free_slot_ids()) if agent.is_open else 0,
-            instance_id=agent.record.instance_id,
-            busy=bool(agent.holds),
-            connected=agent.presence is Presence.CONNECTED,
-            schedulable=agent.record.enabled
-            and not agent.record.draining
-            and agent.leaving is None,
-            free_aux=max(0, agent.aux_places - agent.aux_running),
-            ends_at=agent.ends_at,
-            facts=agent.facts,
-            users=self._users_on(agent),
-        )
-
-    def _users_on(self, agent: Agent) -> dict[str, int]:
-        slots: dict[str, int] = {}
-        for hold in agent.holds.values():
-            entry = self.assignments.entries.get(hold.allocation_id)
-            if entry is not None and hold.slot_ids:
-                user = entry.request.user
-                slots[user] = slots.get(user, 0) + len(hold.slot_ids)
-        return slots
 
     def _fits_open_agents(self, request: AllocationRequest) -> bool:
         known = self._standing.open_shape

@@ -20,6 +20,7 @@ from provisioner.types import (
     Gang,
     Market,
     Node,
+    Notice,
     Offer,
     OfferKey,
     PoolAvailability,
@@ -155,6 +156,8 @@ class FakeHost:
     silent: set[str] = field(default_factory=set)
     cordoned: set[str] = field(default_factory=set)
     leaving: dict[str, tuple[float, str]] = field(default_factory=dict)
+    notices: dict[str, Notice] = field(default_factory=dict)
+    """Of machines that their provider takes back, as their agents or the provider said."""
     gone: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, Reason] = field(default_factory=dict)
     last_outlook: PoolAvailability | None = None
@@ -180,12 +183,20 @@ class FakeHost:
                 instance_id=agent_id,
                 busy=self.is_busy(agent_id),
                 connected=agent_id not in self.silent,
+                schedulable=agent_id not in self.notices,
+                notice=self.notices.get(agent_id),
             )
             for agent_id, slots in self.sizes.items()
         )
-        gangs = tuple(self.waiting.values())
-        demand = PoolDemand(pool=self.pool, gangs=gangs, nodes=nodes, has_waiting=bool(gangs))
+        waiting = bool(self.waiting)
+        gangs = (*self.waiting.values(), *self._made_to_leave())
+        demand = PoolDemand(pool=self.pool, gangs=gangs, nodes=nodes, has_waiting=waiting)
         return (demand,)
+
+    def _made_to_leave(self) -> Iterable[Gang]:
+        for id_, placement in self.placed.items():
+            if placement.keys() & self.notices.keys() and id_ not in self.stubborn:
+                yield a_gang(id_, sum(placement.values()))
 
     def running(self, pool: str) -> Sequence[Running]:
         """Work checkpoints all the time."""
@@ -219,9 +230,11 @@ class FakeHost:
     def drain(self, agent_id: str) -> None:
         self.cordoned.add(agent_id)
 
-    def leave(self, agent_id: str, by: float, why: str) -> None:
+    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
         self.leaving[agent_id] = (by, why)
         self.cordoned.add(agent_id)
+        if taken_back:
+            self.notices.setdefault(agent_id, Notice(at=by, why=why))
         if self.lets_go:
             for request_id, placement in list(self.placed.items()):
                 if agent_id in placement and request_id not in self.stubborn:
@@ -264,7 +277,8 @@ class FakeHost:
         self.placed.pop(request_id, None)
 
     def _fit(self, gang: Gang) -> dict[str, int] | None:
-        usable = [a for a in self.sizes if a not in self.silent and a not in self.cordoned]
+        out = self.silent | self.cordoned | self.notices.keys()
+        usable = [a for a in self.sizes if a not in out]
         fits = [a for a in usable if self.free(a) >= gang.slots]
         if fits:
             return {min(fits, key=self.free): gang.slots}

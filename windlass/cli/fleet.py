@@ -270,6 +270,9 @@ def _row(instance: dict[str, Any]) -> list[Any]:
 
 def _reason(instance: dict[str, Any]) -> str:
     """Why it ends or what is unusual; of one without work, why it is kept and until when."""
+    if leaves_at := instance.get("leavesAt"):  # masters of 0.2 do not say
+        gone = f"taken back at {local_time(leaves_at)}: {instance['leavesBecause']}"
+        return f"{instance['reason']}; {gone}" if instance["reason"] else gone
     kept = instance.get("keptBecause")
     if instance["reason"] or not kept:
         return str(instance["reason"] or "")

@@ -34,6 +34,8 @@ class Instance(TypedDict):
     keptBecause: str
     """Why it is kept although it has no work."""
     keptUntil: Timestamp | None
+    leavesAt: Timestamp | None
+    leavesBecause: str
     """When it is ended if no work comes."""
 
 

@@ -44,6 +44,8 @@ def instance(view: InstanceView, now: float) -> Instance:
         "idleS": None if view.idle_since is None else max(0.0, now - view.idle_since),
         "keptBecause": view.kept_because,
         "keptUntil": epoch(view.kept_until),
+        "leavesAt": None if view.notice is None else epoch(view.notice.at),
+        "leavesBecause": "" if view.notice is None else view.notice.why,
     }
 
 

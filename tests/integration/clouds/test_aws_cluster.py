@@ -118,11 +118,46 @@ def test_from_nothing_to_trials_and_back_with_the_master_killed_at_every_step(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_interrupted_trial_goes_on_elsewhere_with_the_same_metrics(
-    server: Ec2Server, cluster: RealCluster, machines: Ec2Machines
+    server: Ec2Server, tmp_path: Path
 ) -> None:
-    experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
-    assert machines.metadata is not None
-    metadata = machines.metadata
-    goes_on_elsewhere(
-        cluster, experiment, machines.living, lambda first: metadata.interrupt(first, SPOT_NOTICE_S)
-    )
+    """Its agent hears of it, nobody else: the next is bought in the other zone while the trial still runs."""
+    zones = [f"{REGION}a", f"{REGION}b"]
+    spot = {**POOL, "provider": {**PROVIDER, "zones": zones, "markets": ["spot"]}}
+    folder = tmp_path / "cluster"
+    with (
+        RealCluster(folder, {"resource_pools": [spot]}) as cluster,
+        ec2_metadata() as metadata,
+        Ec2Machines(
+            server, folder / "machines", cluster.url, slots=2, metadata=metadata
+        ) as machines,
+    ):
+        server.rule("TerminateInstances", code="UnauthorizedOperation", status=403, times=-1)
+        experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
+        told: list[dict[str, Any]] = []
+
+        def interrupt(first: str) -> None:
+            metadata.interrupt(first, SPOT_NOTICE_S)
+            told.append(eventually("its notice is shown", lambda: noticed(cluster)))
+
+        goes_on_elsewhere(cluster, experiment, machines.living, interrupt)
+        first, second = (each["Placement"] for each in launches_in_order(server))
+        assert first["AvailabilityZone"] != second["AvailabilityZone"]
+        assert told[0]["leavesBecause"] == "spot interruption: terminate"
+        eventually("a refused end is shown", lambda: still_billing(cluster))
+        server.mend()
+
+
+def launches_in_order(server: Ec2Server) -> list[dict[str, Any]]:
+    reservations = server.client().describe_instances()["Reservations"]
+    machines = [each for reservation in reservations for each in reservation["Instances"]]
+    return sorted(machines, key=lambda each: each["LaunchTime"])
+
+
+def noticed(cluster: RealCluster) -> dict[str, Any] | None:
+    return next((each for each in cluster.instances() if each["leavesAt"]), None)
+
+
+def still_billing(cluster: RealCluster) -> bool:
+    said = "still billing: "
+    reasons = [each["reason"] for each in cluster.instances() if each["reason"].startswith(said)]
+    return any("UnauthorizedOperation" in reason for reason in reasons)

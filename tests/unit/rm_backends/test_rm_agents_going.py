@@ -8,7 +8,7 @@ from agent_bootstrap.protocol import Leaving, Stay
 from master.core.scheduler import decide as real_decide
 from master.core.scheduler.end_times import SUCCESSOR_S
 from master.core.scheduler.types import LEAVE_S
-from provisioner.types import Gang
+from provisioner.types import Gang, Notice
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import ReleaseAsked, RestoreRecord
 from tests.fakes.actors import ADMIN
@@ -25,7 +25,7 @@ ID = "task-1.1"
 GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-SPOT = Leaving(at=GOES, reason="spot notice")
+SPOT = Leaving(at=GOES, reason="spot notice", taken_back=True)
 
 
 def asked(world: AgentsWorld, allocation_id: str) -> list[ReleaseAsked]:
@@ -213,6 +213,35 @@ def test_another_machine_is_wanted_before_work_must_leave() -> None:
         await world.backend.kill(ID)
         await world.settle(60)
         assert wanted(world) == []
+
+    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+
+
+def test_what_runs_on_a_machine_that_is_taken_back_is_demand_at_once_whoever_says_so() -> None:
+    """The agent by its metadata service, or the provider. What the planner moves has its place already."""
+
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1", instance_id="a1")
+        await world.run_allocation(allocation(1, slots=2))
+
+        async def shown() -> tuple[list[str], list[Notice | None]]:
+            await world.settle(60)
+            (demand,) = world.backend.demand()
+            return [g.request_id for g in demand.gangs], [node.notice for node in demand.nodes]
+
+        notice = Notice(at=GOES.timestamp(), why="spot notice")
+        later = GOES + timedelta(hours=1)
+        world.backend.leave("a1", later.timestamp(), "packing")
+        assert await shown() == ([], [None])
+        agent.announce(Leaving(at=GOES + timedelta(minutes=1), reason="new disks"))
+        assert await shown() == ([ID], [None]), "an operator drains it: no news of the provider"
+        agent.announce(SPOT)
+        assert await shown() == ([ID], [notice])
+        await world.add_agent("a2", instance_id="a2")
+        world.backend.leave("a2", GOES.timestamp(), "spot notice", taken_back=True)
+        assert await shown() == ([ID], [notice, notice])
+        await world.backend.kill(ID)
+        assert await shown() == ([], [notice, notice])
 
     play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
 

@@ -165,6 +165,8 @@ MACHINE = {
     "idleS": None,
     "keptBecause": "",
     "keptUntil": None,
+    "leavesAt": None,
+    "leavesBecause": "",
 }
 
 
@@ -182,6 +184,20 @@ def test_a_machine_without_work_says_why_it_is_kept_and_until_when(full: Scripte
     said = "kept until 2026-11-22 13:04:00 UTC: cheaper until then than another boot of 180 s"
     assert said in det(full, "fleet", "describe", "i-12", "--utc").stdout
     assert said in det(full, "fleet", "list", "--csv", "--utc").stdout
+
+
+def test_a_machine_that_is_taken_back_says_when_and_why(full: ScriptedMaster) -> None:
+    notice = {
+        "leavesAt": "2026-11-22T13:04:00.000000Z",
+        "leavesBecause": "spot interruption: terminate",
+    }
+    full.on("GET", "/api/v1/agents", {"agents": []})
+    said = "taken back at 2026-11-22 13:04:00 UTC: spot interruption: terminate"
+    for reason, shown in (("", said), ("idle for 5 min", f"idle for 5 min; {said}")):
+        machine = {**MACHINE, **notice, "reason": reason}
+        full.on("GET", "/api/v1/windlass/fleet", {"instances": [machine]})
+        assert shown in det(full, "fleet", "list", "--csv", "--utc").stdout
+        assert shown in det(full, "fleet", "describe", "i-12", "--utc").stdout
 
 
 def test_a_machine_is_described_with_what_runs_on_it(full: ScriptedMaster) -> None:

@@ -123,7 +123,7 @@ def status(
     as_json: JsonOption = False,
     login: LoginOptions,
 ) -> None:
-    """Show where the master runs, and its batch jobs. The exit code is 1 if it does not run."""
+    """Show where the master runs, and its batch jobs. The exit code is 1 if it does not run, or those are not known."""
     _run_on_login_node(ctx, login)
     from master.hpc.status import described, look
 
@@ -135,9 +135,11 @@ def status(
         if found.jobs:
             rows = [[j.job_id, j.name, j.state, ",".join(j.nodes), j.words] for j in found.jobs]
             print_rows(["Job", "Name", "State", "Nodes", "Reason"], rows)
-        else:
-            typer.echo(found.jobs_problem or "No batch jobs")
-    if not found.is_up:
+        elif not found.jobs_problem:
+            typer.echo("No batch jobs")
+    if found.jobs_problem:
+        typer.echo(f"Its batch jobs are not known: {found.jobs_problem}", err=True)
+    if found.jobs_problem or not found.is_up:
         raise typer.Exit(1)
 
 

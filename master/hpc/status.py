@@ -25,6 +25,7 @@ class Found:
     words: str
     jobs: tuple[JobReport, ...] = ()
     jobs_problem: str = ""
+    """Why it is not known which there are."""
 
 
 async def look(dir_: Path | None) -> Found:
@@ -37,9 +38,7 @@ async def look(dir_: Path | None) -> Found:
     try:
         found = await jobs.jobs_of(jobs.system_of(running), running.cluster_id)
     except NoAnswer as error:
-        return Found(
-            running=running, is_up=is_up, words=words, jobs_problem=f"Jobs: {error.message}"
-        )
+        return Found(running=running, is_up=is_up, words=words, jobs_problem=error.message)
     return Found(running=running, is_up=is_up, words=words, jobs=tuple(found))
 
 

@@ -195,7 +195,7 @@ def part(recorded: dict[str, Any]) -> JobReport:
 @pytest.mark.parametrize(
     ("job_id", "sign", "kind"),
     [
-        ("44.pbssrv", "no node can ever", ReasonKind.NO_CAPACITY),
+        ("44.pbssrv", "ask for fewer GPUs on a node", ReasonKind.NO_SUCH_AGENT),
         ("46.pbssrv", "the queue is stopped", ReasonKind.NO_CAPACITY),
     ],
 )
@@ -204,6 +204,25 @@ def test_why_recorded_jobs_wait(job_id: str, sign: str, kind: ReasonKind) -> Non
     assert (job.phase, job.kind) == (JobPhase.QUEUED, kind)
     assert sign in job.words
     assert job.reason
+
+
+@pytest.mark.parametrize(
+    ("what", "way_out"),
+    [
+        ("Insufficient amount of resource: mem (R: 500gb A: 64gb T: 64gb)", "mem in -l select"),
+        ("Insufficient amount of resource: ncpus (R: 99 A: 16 T: 16)", "cpus_per_slot of the pool"),
+        ("Not enough total nodes available", "ask for fewer nodes"),
+        ("Insufficient amount of resource: host (nosuch != pn1,pn2)", "correct -l select"),
+    ],
+)
+def test_a_job_that_no_nodes_could_hold_is_told_what_to_ask_for(what: str, way_out: str) -> None:
+    """PBS says the same while nodes are down: it is not final, and to wait helps only then."""
+    waits = {"job_state": "Q", "substate": "10", "comment": f"Can Never Run: {what}"}
+    job = report("1.s", waits)
+    assert (job.kind, job.never) == (ReasonKind.NO_SUCH_AGENT, "")
+    assert job.words.startswith("no nodes that are up can hold it: ")
+    assert way_out in job.words
+    assert job.words.endswith("if some that can are down, it starts when they are back")
 
 
 def test_a_limit_on_running_jobs_is_a_quota() -> None:

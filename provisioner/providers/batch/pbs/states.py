@@ -47,8 +47,16 @@ _CAUSES = {
 GAVE_UP = "too many failed attempts to run"
 """What PBS says of a job that it holds for good: no node can start it."""
 
+NEVER = "Can Never Run"
+"""Of a job for which no nodes are up that could hold it: it stays, and starts when there are some."""
+_LESS = (
+    ("resource: mem ", "ask for less memory (memory_per_slot of the pool, or mem in -l select)"),
+    ("resource: ncpus ", "ask for fewer CPUs (cpus_per_slot of the pool)"),
+    ("resource: ngpus ", "ask for fewer GPUs on a node (slots_per_node)"),
+    ("total nodes", "ask for fewer nodes (fewer slots, or more slots_per_node)"),
+)
+"""The way out, by what there is too little of."""
 _WORDS = (
-    ("Can Never Run", "no node can ever be what it asks for"),
     ("Queue not started", "the queue is stopped"),
     ("Insufficient amount of resource", "no nodes of that shape are free"),
     ("Not enough free nodes available", "no nodes of that shape are free"),
@@ -59,7 +67,7 @@ _WORDS = (
     ("Job held by", "held: `qrls` starts it"),
     ("top job", "jobs of a higher priority come first"),
 )
-_NO_NODES = ("Can Never Run", "Insufficient amount", "Not enough", "Queue not started", "top job")
+_NO_NODES = ("Insufficient amount", "Not enough", "Queue not started", "top job")
 _HOLDS = {
     "u": "held: `qrls` starts it",
     "o": "held by an operator of the site",
@@ -127,6 +135,8 @@ def cause_of(status: int | None, substate: str, comment: str) -> EndCause:
 
 def kind_of(comment: str) -> ReasonKind:
     """Why a job waits at the site, as the pools and the rules of falling back count it."""
+    if NEVER in comment:
+        return ReasonKind.NO_SUCH_AGENT
     if any(sign in comment for sign in _NO_NODES) or comment.startswith("Job held"):
         return ReasonKind.NO_CAPACITY
     return ReasonKind.QUOTA if "limit" in comment else ReasonKind.QUEUED
@@ -139,6 +149,9 @@ def words_of(comment: str, holds: str = "n") -> str:
             return text
     if not comment:
         return "the scheduler has not looked at it yet"
+    if NEVER in comment:
+        less = next((text for sign, text in _LESS if sign in comment), "correct -l select")
+        return f"no nodes that are up can hold it: {less}; if some that can are down, it starts when they are back"
     return next((text for sign, text in _WORDS if sign in comment), "")
 
 

@@ -1,5 +1,14 @@
 data "aws_caller_identity" "current" {}
 
+data "aws_ec2_instance_type_offerings" "master" {
+  location_type = "availability-zone"
+
+  filter {
+    name   = "instance-type"
+    values = [var.master_instance_type]
+  }
+}
+
 module "names" {
   source     = "./modules/names"
   cluster_id = var.cluster_id
@@ -16,12 +25,19 @@ module "network" {
   subnets = module.names.subnets
 }
 
+module "zones" {
+  source        = "./modules/zones"
+  zones         = module.network.zones
+  sold          = data.aws_ec2_instance_type_offerings.master.locations
+  instance_type = var.master_instance_type
+}
+
 # Apart from the network, because it costs money while the rest of the network does not.
 module "nat" {
   count         = var.private ? 1 : 0
   source        = "./modules/nat"
   name          = module.names.prefix
-  subnet        = module.network.public_subnets[module.network.zones[0]]
+  subnet        = module.network.public_subnets[module.disk.zone]
   private_route = module.network.private_route
 }
 
@@ -78,7 +94,7 @@ module "files" {
 module "disk" {
   source      = "./modules/disk"
   name        = module.names.prefix
-  zone        = module.network.zones[0]
+  zone        = module.zones.master
   delete_data = var.delete_data
 }
 
@@ -103,7 +119,7 @@ module "boot" {
   values = {
     agent_instance_profile = module.roles.agent_profile
     agent_security_group   = module.groups.agent
-    agent_subnet           = coalesce(var.agent_subnet_id, var.own_network ? module.network.subnets[module.disk.zone] : null, " ")
+    agent_subnets          = jsonencode(var.own_network ? values(module.network.subnets) : var.agent_subnet_ids)
     bucket                 = module.bucket.name
     data_disk              = replace(module.disk.id, "-", "")
     database_host          = one(module.database[*].host)
@@ -120,6 +136,8 @@ module "master" {
   name          = module.names.prefix
   instance_type = var.master_instance_type
   subnet        = module.network.subnets[module.disk.zone]
+  zone          = module.disk.zone
+  sold          = data.aws_ec2_instance_type_offerings.master.locations
   group         = module.groups.master
   profile       = module.roles.master_profile
   keypair       = var.keypair
@@ -135,7 +153,7 @@ module "bastion" {
   count   = var.private ? 1 : 0
   source  = "./modules/bastion"
   name    = module.names.prefix
-  subnet  = module.network.public_subnets[module.network.zones[0]]
+  subnet  = module.network.public_subnets[module.disk.zone]
   group   = module.groups.bastion
   keypair = var.keypair
   tags    = var.tags

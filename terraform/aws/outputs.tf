@@ -10,7 +10,7 @@ output "inputs" {
     files                = var.files
     files_id             = var.files_id
     files_mount_name     = var.files_mount_name
-    agent_subnet_id      = var.agent_subnet_id
+    agent_subnet_ids     = var.agent_subnet_ids
     inbound_cidr         = var.inbound_cidr
     ssh_cidr             = var.ssh_cidr
     port                 = var.port

@@ -44,9 +44,10 @@ variable "files_mount_name" {
   type        = string
 }
 
-variable "agent_subnet_id" {
-  description = "Subnet of the machines of pools; empty: those of the network"
-  type        = string
+variable "agent_subnet_ids" {
+  description = "Subnets of the machines of pools; empty: those of the network, in all its zones"
+  type        = list(string)
+  default     = [] # clusters of older releases were made without it, and are removed without it
 }
 
 variable "inbound_cidr" {

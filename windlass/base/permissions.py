@@ -26,6 +26,12 @@ class Reach(StrEnum):
     """Removes images and snapshots: only those with the cluster's tag."""
     AGENT_ROLE = "agent_role"
     """Gives machines their role: only that of the cluster."""
+    SPOT_ROLE = "spot_role"
+    """Makes the role that the cloud's own service needs for spot machines: only that one."""
+    VOLUME_KEYS = "volume_keys"
+    """Uses keys: only by the cloud's own service, for disks of machines."""
+    VOLUME_GRANTS = "volume_grants"
+    """Lets the cloud's own service use such a key, and nobody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

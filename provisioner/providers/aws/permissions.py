@@ -48,6 +48,27 @@ PERMISSIONS: tuple[Permission, ...] = (
         },
         feature="interruption_queue",
     ),
+    *permissions(
+        {"iam:CreateServiceLinkedRole": "let EC2 make its role for spot machines"},
+        reach=Reach.SPOT_ROLE,
+        feature="spot",
+    ),
+    *permissions(
+        {
+            "kms:Decrypt": "launch machines whose disks a key of yours encrypts",
+            "kms:DescribeKey": "launch machines whose disks a key of yours encrypts",
+            "kms:GenerateDataKeyWithoutPlaintext": "make disks that a key of yours encrypts",
+            "kms:ReEncryptFrom": "make disks of images that a key of yours encrypts",
+            "kms:ReEncryptTo": "make disks of images that a key of yours encrypts",
+        },
+        reach=Reach.VOLUME_KEYS,
+        feature="volume_keys",
+    ),
+    *permissions(
+        {"kms:CreateGrant": "attach disks that a key of yours encrypts"},
+        reach=Reach.VOLUME_GRANTS,
+        feature="volume_keys",
+    ),
     *permissions({"sts:AssumeRole": "act in another account"}, feature="assume_role"),
     *permissions(
         {"ec2:CreateImage": "make images of machines (det fleet bake)"},

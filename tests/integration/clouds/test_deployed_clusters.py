@@ -4,6 +4,7 @@ user data, trials run in containers, and nothing is left."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sysconfig
@@ -82,7 +83,7 @@ def on_ec2(server: Ec2Server, stack: ExitStack) -> Cloud:
     return Cloud(
         options={"region": REGION, "compute_agent_instance_type": "g4dn.12xlarge"},
         made={
-            "agent_subnet": subnet["SubnetId"],
+            "agent_subnets": json.dumps([subnet["SubnetId"]]),
             "agent_security_group": group["GroupId"],
             "agent_instance_profile": role["Arn"],
         },

@@ -21,6 +21,7 @@ from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_folder import Phase, Record, folder_of
 
 STANDARD, G_ON_DEMAND, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
+P_ON_DEMAND = "L-417A185B"
 REGION = "us-east-1"
 
 
@@ -64,17 +65,20 @@ def launch(aws: Ec2Server, **tags: str) -> str:
 def test_quotas_that_are_large_enough_say_nothing(aws: Ec2Server) -> None:
     assert problems() == []
     asked = {call["Action"] for call in aws.calls()}
-    assert asked == {"DescribeInstanceTypes", "GetServiceQuota"}
+    assert asked == {
+        *("DescribeInstanceTypes", "GetServiceQuota", "DescribeInstanceTypeOfferings"),
+        *("DescribeSubnets", "DescribeVolumes"),
+    }
 
 
 def test_the_quota_of_the_pools_market_is_told_with_code_number_and_where_to_ask(
     aws: Ec2Server,
 ) -> None:
-    aws.quota(G_ON_DEMAND, 64)
+    aws.quota(G_ON_DEMAND, 16)
     (on_demand,) = problems()
     assert on_demand == (
-        "the quota of on-demand G and VT instances, in vCPUs (L-DB2E81BA) in us-east-1 is 64, and "
-        "5 x g4dn.metal of compute-pool need 480: ask for more at "
+        "the quota of on-demand G and VT instances, in vCPUs (L-DB2E81BA) in us-east-1 is 16, and "
+        "5 x g4dn.xlarge of compute-pool need 20: ask for more at "
         "https://us-east-1.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/L-DB2E81BA, "
         "or lower --max-dynamic-agents"
     )
@@ -100,6 +104,42 @@ def test_types_and_key_pairs_that_do_not_exist_are_named(aws: Ec2Server) -> None
     assert told[1].startswith("us-east-1 has no instance type zz9.large: choose another")
     aws.client().create_key_pair(KeyName="preflight")
     assert problems(keypair="preflight") == []
+
+
+def test_a_disk_that_is_there_says_which_zone_must_sell_the_masters_type(aws: Ec2Server) -> None:
+    ec2 = aws.client()
+    sold = {
+        each["Location"]
+        for page in ec2.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": ["p4d.24xlarge"]}],
+        )
+        for each in page["InstanceTypeOfferings"]
+    }
+    zones = {each["ZoneName"] for each in ec2.describe_availability_zones()["AvailabilityZones"]}
+    without = sorted(zones - sold)[0]
+    tags = [{"Key": "Name", "Value": "det-lab-data"}]
+    disk = ec2.create_volume(
+        AvailabilityZone=without,
+        Size=1,
+        TagSpecifications=[{"ResourceType": "volume", "Tags": tags}],
+    )["VolumeId"]
+    aws.quota(P_ON_DEMAND, 1000)
+    (told,) = problems(master_instance_type="p4d.24xlarge")
+    assert told == (
+        f"--master-instance-type: the master's disk is in {without}, which has no p4d.24xlarge "
+        f"({', '.join(sorted(sold))} {'has' if len(sold) == 1 else 'have'} it): choose another type"
+    )
+    ec2.delete_volume(VolumeId=disk)
+    assert problems(master_instance_type="p4d.24xlarge") == []
+
+
+def test_subnets_that_do_not_exist_are_named(aws: Ec2Server) -> None:
+    there = aws.client().describe_subnets()["Subnets"][0]["SubnetId"]
+    (told,) = problems(agent_subnet_id=[there, "subnet-0a1b"])
+    assert told == (
+        "--agent-subnet-id: there is no subnet-0a1b in us-east-1: correct it, or leave it out"
+    )
 
 
 def test_up_stops_before_it_makes_anything_unless_told_not_to_look(

@@ -34,7 +34,7 @@ COMMON: dict[str, list[Any]] = {
 AWS: dict[str, list[Any]] = {
     "place": [
         {"deployment_type": "simple-rds"},
-        {"deployment_type": "simple-rds", "agent_subnet_id": "subnet-0a1b"},
+        {"deployment_type": "simple-rds", "agent_subnet_id": ["subnet-0a1b"]},
         {"deployment_type": "efs"},
         {"deployment_type": "efs", "efs_id": "fs-0a1b"},
         {"deployment_type": "fsx"},

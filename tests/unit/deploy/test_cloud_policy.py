@@ -12,7 +12,7 @@ from provisioner.providers.aws import permissions as aws_permissions
 from provisioner.providers.gcp import permissions as gcp_permissions
 from windlass.base.permissions import Permission, Reach
 from windlass.cli.main import app
-from windlass.deploy.cloud.policy import aws_policy, declared, gcp_role, needed
+from windlass.deploy.cloud.policy import ALWAYS, aws_policy, declared, gcp_role, needed
 
 TAG = ("det-lab", "det-agent-lab")
 
@@ -89,6 +89,24 @@ def test_only_images_of_own_machines_are_made_and_removed() -> None:
     }
     assert statements["OwnImages"]["Condition"] == of_machines["Condition"]
     assert statements["OwnImages"]["Action"] == ["ec2:DeleteSnapshot", "ec2:DeregisterImage"]
+
+
+def test_ec2_may_make_its_role_for_spot_and_use_keys_for_disks_and_nothing_more() -> None:
+    permissions = needed(declared("aws"), ALWAYS)
+    policy = aws_policy(permissions, cluster_id="lab", region="us-west-2", tag=TAG)
+    statements = {each["Sid"]: each for each in policy["Statement"]}
+    spot, keys, grants = (statements[x] for x in ("SpotRole", "VolumeKeys", "VolumeGrants"))
+    assert spot["Action"] == ["iam:CreateServiceLinkedRole"]
+    assert spot["Resource"].endswith("/spot.amazonaws.com/AWSServiceRoleForEC2Spot")
+    assert spot["Condition"] == {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}}
+    by_ec2 = {"kms:ViaService": "ec2.us-west-2.amazonaws.com"}
+    assert keys["Condition"] == {"StringEquals": by_ec2}
+    assert "kms:CreateGrant" not in keys["Action"]
+    assert grants["Action"] == ["kms:CreateGrant"]
+    assert grants["Condition"] == {
+        "StringEquals": by_ec2,
+        "Bool": {"kms:GrantIsForAWSResource": "true"},
+    }
 
 
 def test_the_price_list_is_in_one_region_for_all() -> None:

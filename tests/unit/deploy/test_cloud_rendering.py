@@ -30,7 +30,7 @@ from windlass.deploy.cloud.template import filled, from_terraform
 MADE = {
     "agent_instance_profile": "arn:aws:iam::123456789012:instance-profile/det-lab-agent",
     "agent_security_group": "sg-0a1b",
-    "agent_subnet": "subnet-0a1b",
+    "agent_subnets": '["subnet-0a1b", "subnet-0c2d"]',
     "agent_service_account": "det-agent-lab@my-project.iam.gserviceaccount.com",
     "bucket": "det-lab-us-west-2-123456789012",
     "data_disk": "vol0a1b",

@@ -14,6 +14,7 @@ from windlass.base.no_effect import NoEffect
 from windlass.deploy.cloud.field_types import (
     CLUSTER_ID,
     Price,
+    once,
     one_of,
     pairs,
     shaped,
@@ -77,6 +78,9 @@ def _tag(key: str, value: str) -> str:
 
 
 InstanceType: TypeAlias = Annotated[str, AfterValidator(_instance_type)]
+Subnet: TypeAlias = Annotated[
+    str, shaped(r"subnet-[0-9a-f]+", "the id of a subnet, such as subnet-0a1b2c3d")
+]
 
 
 class AwsOptions(CommonOptions):
@@ -116,7 +120,7 @@ class AwsOptions(CommonOptions):
         InstanceType,
         Cli(names=("--gpu-agent-instance-type",)),
         Field(description="Machines of compute-pool."),
-    ] = "g4dn.metal"
+    ] = "g4dn.xlarge"
     compute_agent_slots: Annotated[
         int | None,
         Field(
@@ -124,10 +128,13 @@ class AwsOptions(CommonOptions):
         ),
     ] = None
     agent_subnet_id: Annotated[
-        str,
-        shaped(r"subnet-[0-9a-f]+", "the id of a subnet, such as subnet-0a1b2c3d"),
-        Field(description="Put the machines of pools into this subnet. simple-rds only."),
-    ] = ""
+        tuple[Subnet, ...],
+        once("subnet"),
+        Cli(metavar="SUBNET"),
+        Field(
+            description="Put the machines of pools into this subnet. Repeat it for more zones. simple-rds only."
+        ),
+    ] = ()
     db_instance_type: Annotated[
         str,
         shaped(r"db\.[a-z0-9-]+\.[a-z0-9]+", "a class of RDS, such as db.m7g.large"),

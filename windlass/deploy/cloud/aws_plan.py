@@ -26,7 +26,7 @@ from windlass.deploy.cloud.rendering import (
     nfs_mount,
     readable,
 )
-from windlass.deploy.cloud.template import from_terraform
+from windlass.deploy.cloud.template import from_terraform, list_from_terraform
 
 CLOUD = "aws"
 CLUSTER_TAG = "det-cluster"
@@ -88,7 +88,7 @@ def _variables(options: AwsOptions) -> dict[str, Any]:
         "files": options.deployment_type if _has_files(options) else "none",
         "files_id": options.efs_id or options.fsx_id,
         "files_mount_name": options.fsx_mount_name,
-        "agent_subnet_id": options.agent_subnet_id,
+        "agent_subnet_ids": list(options.agent_subnet_id),
         "inbound_cidr": options.inbound_cidr,
         "ssh_cidr": options.ssh_cidr if options.keypair else "",
         "port": options.master_port,
@@ -114,7 +114,7 @@ def _values(options: AwsOptions) -> dict[str, Any]:
         "master_cert_name": options.master_cert_name,
         "agent_instance_profile": from_terraform("agent_instance_profile"),
         "agent_security_group": from_terraform("agent_security_group"),
-        "agent_subnet": from_terraform("agent_subnet"),
+        "agent_subnets": list_from_terraform("agent_subnets"),
         "public_ip": not options.is_private,
         "agent_name": f"determined-agent-{options.cluster_id}",
         "tag_key": key,

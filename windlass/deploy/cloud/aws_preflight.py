@@ -1,4 +1,4 @@
-"""What AWS is asked before a cluster is made: whether the key pair exists, and quotas are large enough."""
+"""What AWS is asked before a cluster is made: key pair, quotas, zones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_session import AwsSession, code_of
+from windlass.deploy.cloud.aws_zones import zone_problems, zones_of
 from windlass.deploy.cloud.preflight import Need, Purchase, purchases, short_of
 from windlass.deploy.cloud.server_tables import loaded
 
@@ -16,7 +17,11 @@ QuotaOf = Callable[[str, bool], tuple[str, str]]
 def aws_problems(options: AwsOptions) -> list[str]:
     """Each with its way out. Raises ProviderError where AWS cannot be asked."""
     aws = AwsSession(region=options.region, profile=options.profile)
-    return [*_key_pair(aws, options), *_quotas(aws, options, loaded("quotas", "aws"))]
+    return [
+        *_key_pair(aws, options),
+        *_quotas(aws, options, loaded("quotas", "aws")),
+        *zone_problems(options, zones_of(aws, options)),
+    ]
 
 
 def _key_pair(aws: AwsSession, options: AwsOptions) -> Iterator[str]:

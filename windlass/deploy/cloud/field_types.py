@@ -48,6 +48,18 @@ def shaped(pattern: str, what: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
+def once(kind: str) -> AfterValidator:
+    """Each item once."""
+
+    def checked(items: tuple[str, ...]) -> tuple[str, ...]:
+        for item in items:
+            if items.count(item) > 1:
+                raise ValueError(f'{kind} "{item}" is given twice')
+        return items
+
+    return AfterValidator(checked)
+
+
 def _positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
         raise ValueError("must be longer than 0s")

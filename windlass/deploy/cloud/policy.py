@@ -8,7 +8,7 @@ from windlass.base.json_types import JsonObject
 from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.server_tables import loaded
 
-ALWAYS = ("bake", "price_refresh", "stopped_agents")
+ALWAYS = ("bake", "price_refresh", "spot", "stopped_agents", "volume_keys")
 """What no key of a section asks for (stopping is less than ending), and clusters that are deployed may do."""
 _TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup", "CreateImage")
 
@@ -91,6 +91,20 @@ def aws_policy(
                 statement["Condition"] = {
                     "StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}
                 }
+            case Reach.SPOT_ROLE:
+                statement["Resource"] = (
+                    f"arn:{partition}:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+                )
+                statement["Condition"] = {
+                    "StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}
+                }
+            case Reach.VOLUME_KEYS | Reach.VOLUME_GRANTS:
+                statement["Resource"] = f"arn:{partition}:kms:{region}:*:key/*"
+                statement["Condition"] = {
+                    "StringEquals": {"kms:ViaService": f"ec2.{region}.amazonaws.com"}
+                }
+                if reach is Reach.VOLUME_GRANTS:
+                    statement["Condition"]["Bool"] = {"kms:GrantIsForAWSResource": "true"}
         statements.append(statement)
     return {"Version": "2012-10-17", "Statement": statements}
 

@@ -15,6 +15,7 @@ from windlass.deploy.cloud.field_types import nearest
 _ACTION = re.compile(r"\{\{(.*?)\}\}")
 _NAME = re.compile(r"-?\s*\.([A-Za-z_][A-Za-z0-9_.]*)\s*-?")
 _MARK = "\0"
+_LIST = re.compile(r'"\\u0000\[(\w+)\]"')
 
 
 def from_terraform(name: str) -> str:
@@ -22,9 +23,15 @@ def from_terraform(name: str) -> str:
     return f"{_MARK}{{{name}}}"
 
 
+def list_from_terraform(name: str) -> str:
+    """A whole value: a list, which Terraform gives as JSON."""
+    return f"{_MARK}[{name}]"
+
+
 def as_json(value: Any) -> str:
     """In one line, which is YAML too; for Terraform's `templatestring`."""
-    return for_terraform(json.dumps(value, ensure_ascii=False).replace(r"\u0000{", f"{_MARK}{{"))
+    text = json.dumps(value, ensure_ascii=False).replace(r"\u0000{", f"{_MARK}{{")
+    return for_terraform(_LIST.sub(rf"{_MARK}{{\1}}", text))
 
 
 def for_terraform(text: str) -> str:

@@ -13,6 +13,16 @@ variable "subnet" {
   type        = string
 }
 
+variable "zone" {
+  description = "Of the disk, and so of the subnet"
+  type        = string
+}
+
+variable "sold" {
+  description = "Zones in which the type is sold"
+  type        = list(string)
+}
+
 variable "group" {
   description = "Security group"
   type        = string
@@ -83,6 +93,11 @@ resource "aws_instance" "master" {
 
   lifecycle {
     ignore_changes = [ami] # a new image must not replace a master that works
+
+    precondition {
+      condition     = contains(var.sold, var.zone)
+      error_message = "${var.zone}, where the master's disk is, has no ${var.instance_type}: choose another --master-instance-type."
+    }
   }
 }
 

@@ -40,9 +40,9 @@ output "network" {
 }
 
 output "subnets" {
-  description = "Ranges of the public subnets, then of the private ones, one in each of two zones"
+  description = "Ranges of the public subnets, then of the private ones: one for each zone, no region has more than ten"
   value = {
-    public  = [for index in range(2) : cidrsubnet(local.network, 8, 10 + index)]
-    private = [for index in range(2) : cidrsubnet(local.network, 8, 20 + index)]
+    public  = [for index in range(10) : cidrsubnet(local.network, 8, 10 + index)]
+    private = [for index in range(10) : cidrsubnet(local.network, 8, 20 + index)]
   }
 }

@@ -60,7 +60,8 @@ data "aws_subnet" "default" {
 }
 
 locals {
-  own_zones = var.own ? slice(sort(data.aws_availability_zones.there.names), 0, 2) : []
+  there     = sort(data.aws_availability_zones.there.names)
+  own_zones = var.own ? slice(local.there, 0, min(length(local.there), length(var.subnets.public))) : []
 }
 
 resource "aws_vpc" "own" {

@@ -22,8 +22,14 @@ run "subnets_do_not_overlap" {
   command = plan
 
   assert {
-    condition     = output.subnets == { public = ["10.192.10.0/24", "10.192.11.0/24"], private = ["10.192.20.0/24", "10.192.21.0/24"] }
+    condition     = length(distinct(concat(output.subnets.public, output.subnets.private))) == 20
     error_message = "subnets"
+  }
+
+  # Subnets of clusters that exist keep their ranges.
+  assert {
+    condition     = slice(output.subnets.public, 0, 2) == ["10.192.10.0/24", "10.192.11.0/24"] && slice(output.subnets.private, 0, 2) == ["10.192.20.0/24", "10.192.21.0/24"]
+    error_message = "the first two of each"
   }
 }
 

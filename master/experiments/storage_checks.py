@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -34,6 +33,7 @@ from windlass.base.errors import (
     WindlassError,
 )
 from windlass.storage import CHECKS, open_storage, require_usable
+from windlass.storage.trust import is_azure
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,6 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "azure": ("connection_string", "credential"),
 }
 """What to log in with."""
-_AZURE_DOMAINS = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net")
 
 Storage = Mapping[str, Any]
 Try = Callable[[Storage], None]
@@ -78,6 +77,10 @@ class StorageChecks:
         self._attempt = attempt or _attempt
         self._known: dict[str, _Outcome] = {}
         self._running: dict[str, asyncio.Task[StorageError | None]] = {}
+
+    def at_cluster_address(self, storage: Storage) -> bool:
+        """Whether a bucket is at the server that master.yaml names."""
+        return same_address(storage, self._cluster)
 
     async def require(self, storage: Storage) -> None:
         """A complete section with its secrets. Raises InvalidConfig if checkpoints cannot be stored there."""
@@ -148,7 +151,15 @@ def may_try(storage: Storage, cluster: Storage) -> bool:
         return False
     if _place(storage) == _place(cluster):
         return True
-    return has_keys(storage) and (_is_public(storage) or _address(storage) == _address(cluster))
+    return has_keys(storage) and (_is_public(storage) or same_address(storage, cluster))
+
+
+def same_address(storage: Storage, cluster: Storage) -> bool:
+    """Whether a bucket is at the server that master.yaml names. Both are complete sections."""
+    kind = storage.get("type")
+    return (
+        kind in _PLACES and kind == cluster.get("type") and _address(storage) == _address(cluster)
+    )
 
 
 def has_keys(storage: Storage) -> bool:
@@ -163,7 +174,7 @@ def _place(storage: Storage) -> tuple[Any, ...]:
 def _address(storage: Storage) -> str:
     """Of the server."""
     if storage.get("type") != "azure":
-        return str(storage.get("endpoint_url") or "")
+        return str(storage.get("endpoint_url") or "").rstrip("/")
     if storage.get("account_url"):
         return str(storage["account_url"]).rstrip("/")
     from windlass.storage.azure_account import parse_connection_string
@@ -179,8 +190,7 @@ def _is_public(storage: Storage) -> bool:
     address = _address(storage)
     if storage.get("type") != "azure":
         return not address
-    parts = urlsplit(address)
-    return parts.scheme == "https" and (parts.hostname or "").endswith(_AZURE_DOMAINS)
+    return is_azure(address)
 
 
 def _attempt(storage: Storage) -> None:

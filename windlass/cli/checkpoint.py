@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, TrustHostOption, fetch, show
 from windlass.cli.completion import CheckpointUuid, ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.experiment_show import list_checkpoints
@@ -62,6 +62,7 @@ def download(
     ] = None,
     quiet: QuietOption = False,
     mode: ModeOption = Mode.AUTO,
+    trust_host: TrustHostOption = None,
     as_json: JsonOption = False,
     utc: UtcOption = False,
 ) -> None:
@@ -69,7 +70,7 @@ def download(
     client = client_for(ctx)
     checkpoint = client.checkpoint(uuid)
     target = output_dir or Path("checkpoints") / uuid
-    fetch(client, checkpoint, target, mode)
+    fetch(client, checkpoint, target, mode, trust_host)
     if as_json:
         print_json({"path": str(target), "checkpoint": checkpoint})
     elif quiet:

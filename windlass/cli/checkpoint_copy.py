@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -21,14 +22,31 @@ ModeOption = Annotated[
         help="direct: from the storage; master: through the master; auto: direct, else through the master.",
     ),
 ]
+TrustHostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-host",
+        metavar="HOST",
+        help="Send this machine's cloud credentials also to a storage at this address (HOST or HOST:PORT); may be "
+        "repeated. Without it only the provider and the cluster's own storage get them.",
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
 ]
 
 
-def fetch(client: Client, checkpoint: Json, target: Path, mode: Mode) -> None:
+def fetch(
+    client: Client,
+    checkpoint: Json,
+    target: Path,
+    mode: Mode,
+    trusted_hosts: Collection[str] | None,
+) -> None:
     with transfer(f"Downloading {checkpoint['uuid']}") as report:
-        download_checkpoint(client, checkpoint, target, mode=mode, report=report)
+        download_checkpoint(
+            client, checkpoint, target, mode=mode, trusted_hosts=trusted_hosts or (), report=report
+        )
 
 
 def show(checkpoint: Json, path: Path | None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.cli import experiment_set, experiment_show
-from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, TrustHostOption, fetch, show
 from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for
@@ -184,6 +184,7 @@ def download(
     ] = 1,
     quiet: QuietOption = False,
     mode: ModeOption = Mode.AUTO,
+    trust_host: TrustHostOption = None,
     utc: UtcOption = False,
 ) -> None:
     """Copy the best checkpoints of an experiment, by its metric, to this machine."""
@@ -193,7 +194,7 @@ def download(
         raise InvalidState(f"Experiment {experiment_id} has no checkpoint to download")
     for found in checkpoints:
         target = output_dir / str(found["uuid"])
-        fetch(client, found, target, mode)
+        fetch(client, found, target, mode, trust_host)
         if quiet:
             typer.echo(target)
         else:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
-from windlass.cli.checkpoint_copy import ModeOption, QuietOption, fetch, show
+from windlass.cli.checkpoint_copy import ModeOption, QuietOption, TrustHostOption, fetch, show
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
 from windlass.cli.failures import error_of, print_trial_failure
@@ -105,6 +105,7 @@ def download(
     ] = None,
     quiet: QuietOption = False,
     mode: ModeOption = Mode.AUTO,
+    trust_host: TrustHostOption = None,
     utc: UtcOption = False,
 ) -> None:
     """Copy a checkpoint of a trial to this machine."""
@@ -113,7 +114,7 @@ def download(
     client = client_for(ctx)
     checkpoint = client.checkpoint(uuid) if uuid else _chosen(client, trial_id, best=best)
     target = output_dir or Path("checkpoints") / str(checkpoint["uuid"])
-    fetch(client, checkpoint, target, mode)
+    fetch(client, checkpoint, target, mode, trust_host)
     if quiet:
         typer.echo(target)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,16 +37,21 @@ def download_checkpoint(
     target: Path,
     *,
     mode: Mode = Mode.AUTO,
+    trusted_hosts: Collection[str] = (),
     report: OnProgress = lambda done, total: None,
 ) -> None:
-    """Files that are there with the right size are kept. Raises InvalidState if not all of it has arrived."""
+    """Files that are there with the right size are kept. Raises InvalidState if not all of it has arrived.
+
+    `trusted_hosts`: storage to which this machine's cloud credentials may be sent, besides the provider's own and the
+    cluster's.
+    """
     uuid, state = str(checkpoint["uuid"]), str(checkpoint["state"])
     if state not in DOWNLOADABLE:
         experiment = (checkpoint.get("training") or {}).get("experimentId")
         raise InvalidState(not_downloadable(uuid, state.removeprefix("STATE_"), experiment))
     sizes = {name: int(size) for name, size in (checkpoint.get("resources") or {}).items()}
     if not (target / METADATA).exists() or _wrong(target, sizes):
-        _fetch(client, checkpoint, target, sizes, mode, report)
+        _fetch(client, checkpoint, target, sizes, mode, trusted_hosts, report)
     if wrong := _wrong(target, sizes):
         found = _size(target, wrong[0])
         problem = "is missing" if found is None else f"has {found} bytes, not {sizes[wrong[0]]}"
@@ -66,6 +71,7 @@ def _fetch(
     target: Path,
     sizes: Mapping[str, int],
     mode: Mode,
+    trusted_hosts: Collection[str],
     report: OnProgress,
 ) -> None:
     uuid = str(checkpoint["uuid"])
@@ -73,7 +79,7 @@ def _fetch(
         _through_master(client, uuid, target, sizes, report)
         return
     try:
-        _directly(checkpoint, target, report)
+        _directly(checkpoint, target, trusted_hosts, report)
     except (WindlassError, OSError) as direct:
         if mode is Mode.DIRECT:
             raise
@@ -85,11 +91,17 @@ def _fetch(
             ) from error
 
 
-def _directly(checkpoint: Json, target: Path, report: OnProgress) -> None:
+def _directly(
+    checkpoint: Json, target: Path, trusted_hosts: Collection[str], report: OnProgress
+) -> None:
     """Raises NotFound or StorageError where this machine does not see the files."""
     uuid = str(checkpoint["uuid"])
     config: dict[str, Any] = (checkpoint.get("training") or {}).get("experimentConfig") or {}
-    storage = open_storage(config.get("checkpoint_storage") or {})
+    storage = open_storage(
+        config.get("checkpoint_storage") or {},
+        # What the operator chose for the cluster is trusted by who uses it; what the checkpoint's author chose is not.
+        trusted_hosts=None if checkpoint.get("clusterStorage") is True else trusted_hosts,
+    )
     try:
         files = storage.files(uuid)
     except NotFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from windlass.base.errors import InvalidConfig
 from windlass.storage.base import Storage
 from windlass.storage.local import LocalStorage
 from windlass.storage.patience import TRANSFERS, Patience
+from windlass.storage.trust import require_trusted
 
 
 def open_storage(
@@ -19,13 +20,18 @@ def open_storage(
     *,
     shared_fs_at: Path | None = None,
     patience: Patience = TRANSFERS,
+    trusted_hosts: Collection[str] | None = None,
 ) -> Storage:
     """The storage of a `checkpoint_storage` section, or of a path or URL (`/path`, `s3://bucket/prefix`, `gs://...`).
 
     `shared_fs_at`: where this process sees what is `host_path` on its host. The storage is not asked for anything yet.
+    `trusted_hosts`: for a section that somebody else wrote. The identity of this machine is then sent to the provider
+    and to these hosts alone (UntrustedAddress).
     Raises InvalidConfig, and StorageError where obstore is missing or there is nothing to log in with.
     """
     section = _section(config) if isinstance(config, str) else config
+    if trusted_hosts is not None:
+        require_trusted(section, trusted_hosts, os.environ)
     match section.get("type"):
         case "shared_fs":
             return LocalStorage(shared_fs_path(section, shared_fs_at))

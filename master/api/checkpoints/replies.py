@@ -35,6 +35,8 @@ class Checkpoint(TypedDict):
     metadata: JsonObject
     state: CheckpointState
     storageId: int | None
+    clusterStorage: bool
+    """Our own: whether its bucket is at the address of the cluster's `checkpoint_storage`, which the operator chose."""
     training: CheckpointTraining
 
 

@@ -269,6 +269,7 @@ async def _with_metrics(
             averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}),
             visible,
             secrets,
+            api.services.experiments.storage_checks.at_cluster_address,
         )
         for row in rows
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from master.api.checkpoints import replies
@@ -22,12 +22,14 @@ def checkpoint(
     averages: Mapping[str, Mapping[str, Any]],
     visible: Visibility,
     secrets: PoolSecrets,
+    at_cluster_address: Callable[[Mapping[str, Any]], bool],
 ) -> replies.Checkpoint:
     """`averages`: group -> metrics reported at the checkpoint's steps.
 
     Who may see the storage keys is given those that work now: the published client opens the storage with them.
     """
     config = row.experiment_config
+    at_ours = config is not None and at_cluster_address(config["checkpoint_storage"])
     if config is not None and visible.shows_secrets_of(row.experiment_owner):
         storage = secrets.resolved(config["checkpoint_storage"])
         config = {**config, "checkpoint_storage": storage}
@@ -42,6 +44,7 @@ def checkpoint(
         "metadata": finite(row.checkpoint.meta),
         "state": CheckpointState[row.checkpoint.state],
         "storageId": row.checkpoint.storage_id,
+        "clusterStorage": at_ours,
         "training": {
             "trialId": row.checkpoint.trial_id,
             "experimentId": row.checkpoint.experiment_id,

@@ -58,3 +58,16 @@ async def test_a_storage_that_works_is_accepted_and_left_as_it_was(
 async def test_addresses_that_a_user_names_are_not_asked(world: ApiWorld) -> None:
     text = SINGLE + "checkpoint_storage: {type: s3, endpoint_url: 'http://127.0.0.1:1'}\n"
     await world.create(text)
+
+
+@pytest.mark.parametrize(
+    ("section", "at_ours"), [("", True), ("{type: s3, endpoint_url: 'http://127.0.0.1:1'}", False)]
+)
+async def test_readers_are_told_whether_the_operator_chose_the_address(
+    world: ApiWorld, section: str, at_ours: bool
+) -> None:
+    await world.add_agent()
+    text = SINGLE + (f"checkpoint_storage: {section}\n" if section else "")
+    await world.checkpoint(await world.run_of(await world.create(text)), "c-1", 1)
+    shown = await world.ok("GET", "/api/v1/checkpoints/c-1")
+    assert shown["checkpoint"]["clusterStorage"] is at_ours

@@ -117,7 +117,7 @@ def test_keys_of_the_configuration_are_used_alone(
     stranger: Stranger,
     tmp_path: Path,
     kind: str,
-    keys: Mapping[str, str],
+    keys: dict[str, str],
 ) -> None:
     refused(download(cluster, stranger.section(kind) | keys, tmp_path / "x", "--mode", "direct"))
     assert [text for text in stranger.heard for secret in IDENTITY_SENT if secret in text] == []

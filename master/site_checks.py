@@ -12,7 +12,7 @@ from master.config import MasterConfig
 from master.config.batch import BatchSection
 from master.config.batch_manager import BatchResourceManager
 from master.pilot_pools import batch_sections
-from provisioner.providers.batch.base import NoAnswer
+from provisioner.providers.batch.base import DISPATCHED, NoAnswer
 from windlass.base.checks import Check, Status
 
 NAME = "slurmrestd"
@@ -87,6 +87,7 @@ async def _rest(sections: list[BatchSection]) -> list[Check]:
     try:
         async with asyncio.timeout(LIMIT_S):
             found = await site.system.site()
+            await site.system.named_like(DISPATCHED)  # as its master asks it all the time
     except NoAnswer as error:
         return [_failed(error.message, "correct it, or `api` in master.yaml: docs/hpc/rest.md")]
     except TimeoutError:

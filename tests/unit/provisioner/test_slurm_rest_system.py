@@ -21,7 +21,7 @@ from provisioner.providers.batch.base import (
     JobSpec,
     NoAnswer,
 )
-from provisioner.providers.batch.commands import Done
+from provisioner.providers.batch.commands import Done, LocalCommands
 from provisioner.providers.batch.slurm.partitions import queues_of
 from provisioner.providers.batch.slurm.rest import documents
 from provisioner.providers.batch.slurm.rest.client import RestClient
@@ -299,7 +299,8 @@ def transport(answer: Callable[[httpx2.Request], httpx2.Response]) -> RestSystem
 
 class NoCommands:
     async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
-        raise AssertionError(f"{words} was run")
+        assert words == ["sinfo", "--version"], "what tells its release, where it is there"
+        raise NoAnswer("sinfo cannot be run")
 
 
 def test_an_answer_that_is_none_is_never_an_end() -> None:
@@ -447,6 +448,72 @@ def test_one_process_for_each_request() -> None:
     head = programs.given[3].split("\r\n")
     assert head[0] == "GET /slurm/v0.0.38/jobs HTTP/1.1"
     assert "Content-Length: 0" in head
+
+
+SAYS_WHO = """#!/bin/sh
+cat > /dev/null
+printf 'HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\n%s' "$0"
+"""
+
+
+def program(path: Path, text: str = SAYS_WHO) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def answered_by(environ: dict[str, str], path: str = "") -> str:
+    """Which slurmrestd that is."""
+    way = InetdTransport(LocalCommands(path=path, environ=environ), "")
+
+    async def ask() -> str:
+        async with httpx2.AsyncClient(transport=way, base_url="http://localhost") as client:
+            return (await client.get("/openapi/v3")).text
+
+    return asyncio.run(ask())
+
+
+def test_slurmrestd_is_found_by_path_and_beside_the_commands_of_slurm(tmp_path: Path) -> None:
+    """Another one may be installed where the distribution has it."""
+    site = program(tmp_path / "site/sbin/slurmrestd")
+    program(tmp_path / "site/bin/sinfo", "#!/bin/sh\n")
+    other = program(tmp_path / "other/slurmrestd")
+    assert answered_by({"PATH": f"{tmp_path}/site/bin:{tmp_path}/other"}) == site
+    assert answered_by({"PATH": f"{tmp_path}/other:{tmp_path}/site/bin"}) == other
+    assert answered_by({"PATH": f"{tmp_path}/other"}, f"{tmp_path}/site/bin") == site
+    assert answered_by({"PATH": f"{tmp_path}/site/sbin:{tmp_path}/other"}) == site
+
+
+def test_a_site_without_slurmrestd_says_where_it_was_looked_for() -> None:
+    way = InetdTransport(Programs(Done(1)), "")
+    with pytest.raises(NoAnswer, match=r"neither in PATH nor .* set path, or api.url to inetd:/"):
+        asyncio.run(RestClient("inetd:", lambda: way).served())
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "says"),
+    [
+        (Done(0, "slurm 25.11.7\n"), True),
+        (Done(0, "slurm-wlm 22.05.9\n"), False),
+        (Done(127, "", "sinfo: not found\n"), False),
+    ],
+)
+def test_a_slurmrestd_of_another_release_than_the_sites_is_said(sinfo: Done, says: bool) -> None:
+    """It serves its API, and cannot speak with the controller."""
+    down = next(one for one in recorded("rest-22.05.8") if one.label == "v0.0.38 bad token")
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/openapi/v3":
+            return httpx2.Response(200, text='"/slurm/v0.0.38/jobs"')
+        return httpx2.Response(500, text=down.text)
+
+    client = RestClient("inetd:", lambda: httpx2.MockTransport(handle))
+    with pytest.raises(NoAnswer, match="the controller does not answer") as failed:
+        asyncio.run(RestSystem(client, Programs(sinfo), "alice").named_like("wl-"))
+    expected = "slurmrestd is of Slurm 22.05.8, and the commands of the site are of 25.11.7"
+    assert (expected in failed.value.message) == says
+    assert ("or remove api" in failed.value.message) == says
 
 
 def test_a_token_goes_in_a_header_and_nowhere_else(

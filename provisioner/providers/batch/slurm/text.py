@@ -225,6 +225,11 @@ def walltime(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}"
 
 
+def series(version: str) -> tuple[int, ...]:
+    """What speaks the same protocol: 25.11.7 and 25.11.2 are one; 22.05.8 and 22.5.3, too."""
+    return tuple(int(word) for word in re.findall(r"\d+", version)[:2])
+
+
 def _state(text: str) -> str:
     """`CANCELLED by 2001` -> CANCELLED; empty for what is no state."""
     word = text.strip().split(" ")[0].split("+")[0].strip(_STATE_FLAGS)

@@ -13,7 +13,7 @@ from provisioner.providers.batch.base import ForeignJob, JobReport, JobSpec, NoA
 from provisioner.providers.batch.commands import Commands
 from provisioner.providers.batch.slurm.pyslurm.process import NotUsable, PyslurmProcess
 from provisioner.providers.batch.slurm.system import SlurmSystem, by_name
-from provisioner.providers.batch.slurm.text import JobLine, hosts
+from provisioner.providers.batch.slurm.text import JobLine, hosts, series
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class PyslurmSystem:
         if done.code:
             raise NoAnswer(f"sinfo: {done.last}")
         site = done.out.strip().rpartition(" ")[2]
-        if _release(site) != _release(version):
+        if series(site) != series(version):
             text = f"{version} is not for Slurm {site}"
             major, minor = re.split(r"[.-]", f"{site}.0")[:2]
             raise NotUsable(f"{text}: install pyslurm=={major}.{minor.lstrip('0') or '0'}.*")
@@ -179,8 +179,3 @@ def _text(job: Mapping[str, Any], key: str) -> str:
 def _time(job: Mapping[str, Any], key: str) -> float | None:
     value = job.get(key)
     return float(value) if isinstance(value, int | float) and value > 0 else None
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """25.11.7 and 25.11.2 are one; 22.05.8 and 22.5.3, too."""
-    return tuple(int(word) for word in re.findall(r"\d+", version)[:2])

@@ -11,7 +11,7 @@ import httpx2
 
 from provisioner.providers.batch.base import NoAnswer
 from provisioner.providers.batch.commands import COMMAND_LIMIT_S
-from provisioner.providers.batch.slurm.rest.documents import Json, errors
+from provisioner.providers.batch.slurm.rest.documents import Json, errors, release
 from provisioner.providers.batch.slurm.rest.large import Pick, loaded
 from provisioner.providers.batch.slurm.rest.tokens import Tokens
 
@@ -60,6 +60,8 @@ class RestClient:
         self._tokens = tokens
         self._user = user
         self._served: Served | None = None
+        self.release = ""
+        """Of Slurm, as slurmrestd is; empty: it has not said."""
 
     async def served(self) -> Served:
         """The highest version that both sides know. Raises NoAnswer."""
@@ -101,6 +103,7 @@ class RestClient:
             document = None
         if status == 404 and document is None:
             self.forget()
+        self.release = release(document) or self.release
         answer = Answer(status, document, "; ".join(errors(document)))
         if self._is_refused(answer):
             raise self._refused(answer)

@@ -15,12 +15,21 @@ from provisioner.providers.batch.commands import Commands, Done
 _NO_ACCOUNTING = "slurm not configured with slurmdbd"
 """Why releases before 23.02 do not start with all their plug-ins."""
 _CONTROLLER_PLUGIN = re.compile(r"openapi/v[\d.]+$")
+_FIND = """IFS=:
+for folder in $PATH; do
+  found=$folder/slurmrestd
+  [ -x "$folder/sinfo" ] && [ -x "${folder%/bin}/sbin/slurmrestd" ] && found=${folder%/bin}/sbin/slurmrestd
+  [ -x "$found" ] && echo "$found" && exit
+done
+exit 1"""
+"""By PATH, and beside Slurm's commands there: few users have a folder sbin in it."""
 _AFTER_BODY = re.compile(r"Connection: [Cc]lose\s*$")
 """What they write behind the answer."""
 
 
 class InetdTransport(httpx2.AsyncBaseTransport):
     def __init__(self, commands: Commands, program: str) -> None:
+        """`program`: its path; empty: find it."""
         self._commands = commands
         self._program = program
         self._plugins: tuple[str, ...] = ()
@@ -28,6 +37,7 @@ class InetdTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises NoAnswer."""
         text = _written(request, (await request.aread()).decode())
+        self._program = self._program or await self._found()
         limit_s = float(request.extensions["timeout"]["read"])
         tried = self._plugins
         done = await self._run(text, limit_s)
@@ -35,6 +45,15 @@ class InetdTransport(httpx2.AsyncBaseTransport):
             self._plugins = self._plugins or await self._without_accounting()
             done = await self._run(text, limit_s)
         return _read(done, self._program)
+
+    async def _found(self) -> str:
+        done = await self._commands.run(["/bin/sh", "-c", _FIND])
+        if done.code:
+            raise NoAnswer(
+                "slurmrestd is neither in PATH nor in the sbin folder beside Slurm's commands: "
+                "set path, or api.url to inetd:/PATH/slurmrestd"
+            )
+        return done.out.strip()
 
     async def _run(self, text: str, limit_s: float) -> Done:
         return await self._commands.run(

@@ -25,7 +25,7 @@ from provisioner.providers.batch.slurm.rest.large import Pick
 from provisioner.providers.batch.slurm.rest.submission import body
 from provisioner.providers.batch.slurm.states import has_no_answer, refusal_of, report
 from provisioner.providers.batch.slurm.system import SETTINGS_EVERY, by_name, is_over
-from provisioner.providers.batch.slurm.text import JobLine
+from provisioner.providers.batch.slurm.text import JobLine, series
 from windlass.base.errors import BatchSystemError, InvalidArgument
 
 log = logging.getLogger(__name__)
@@ -152,7 +152,25 @@ class RestSystem:
 
     async def _ask(self, what: str, pick: Pick | None = None) -> documents.Json:
         """Whatever goes wrong, nothing is known then."""
-        answer = await self._client.call("GET", what, pick=pick)
+        try:
+            answer = await self._client.call("GET", what, pick=pick)
+        except NoAnswer as error:
+            raise NoAnswer(f"{error.message}{await self._misfit()}") from None
         if answer.status != 200 or answer.text:
-            raise NoAnswer(f"slurmrestd: {answer.text or f'HTTP {answer.status}'}")
+            said = answer.text or f"HTTP {answer.status}"
+            raise NoAnswer(f"slurmrestd: {said}{await self._misfit()}")
         return answer.document
+
+    async def _misfit(self) -> str:
+        """It is of another release than the site's commands, whose protocol it may not speak. Empty: not known."""
+        try:
+            done = await self._commands.run(["sinfo", "--version"])
+        except NoAnswer:
+            return ""
+        mine, site = self._client.release, done.out.strip().rpartition(" ")[2]
+        if done.code or not mine or series(mine) == series(site):
+            return ""
+        return (
+            f"; slurmrestd is of Slurm {mine}, and the commands of the site are of {site}: "
+            "give that of the site (api.url), or remove api"
+        )

@@ -17,8 +17,6 @@ from provisioner.providers.batch.slurm.rest.tokens import CommandTokens, FileTok
 UNIX, INETD = "unix:", "inetd:"
 USER = "{user}"
 """In a command that mints tokens: for whom."""
-PROGRAM = "/usr/sbin/slurmrestd"
-"""Not in the PATH of a user who did not log in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Api:
     """Where slurmrestd is, and as whom it is asked."""
 
     url: str
-    """`http://HOST:PORT`, `https://...`, `unix:/PATH`, or `inetd:` with the path of the program, if it is another."""
+    """`http://HOST:PORT`, `https://...`, `unix:/PATH`, or `inetd:`, with a path where PATH does not have it."""
     user: str = ""
     """Whose the jobs are. Empty: who runs commands."""
     token_file: Path | None = None
@@ -67,7 +65,7 @@ def _client(api: Api, commands: Commands, tokens: Tokens | None) -> RestClient:
             user=api.user,
         )
     if api.url.startswith(INETD):
-        transport = InetdTransport(commands, api.url.removeprefix(INETD) or PROGRAM)
+        transport = InetdTransport(commands, api.url.removeprefix(INETD))
         return RestClient(api.url, lambda: transport)
     trusted = ssl.create_default_context()
     return RestClient(

@@ -32,7 +32,7 @@ WINDOW_S = 10.0
 WINDOW_BYTES = 8 * 1024
 """... by so many bytes, or to its end."""
 IDLE_S = 30.0
-"""Beyond uvicorn's keep-alive time (5 s): the peer does not read what was left to say."""
+"""Beyond `MASTER_KEEPS_S`: the peer does not read what was left to say."""
 SWEEP_S = 1.0
 RESERVED_FILES = 256
 """Open files that are not connections: databases, logs, blobs, processes."""

@@ -35,6 +35,7 @@ from master.stopping import ServiceManager, StopSignal
 from master.tls.handshake import TlsHandshake
 from master.tls.serving import LOOK_S, ServedTls
 from windlass.base.errors import LeaseLost, WindlassError
+from windlass.base.kept_connections import MASTER_KEEPS_S
 from windlass.base.loop import Loop
 
 log = structlog.get_logger(__name__)
@@ -114,6 +115,7 @@ def web_server(app: FastAPI, config: MasterConfig, tls: ServedTls | None = None)
             log_config=None,
             access_log=False,
             backlog=TAKEN_AT_ONCE,
+            timeout_keep_alive=MASTER_KEEPS_S,
             timeout_graceful_shutdown=math.ceil(config.shutdown_grace.total_seconds()),
             ws=cast("type[asyncio.Protocol]", partial(WebSocketConnection, table)),
             ws_max_size=MAX_FROM_AGENT_BYTES,

@@ -9,6 +9,9 @@ from pathlib import Path
 from windlass.base.tls.trust import NO_VERIFY, Trust, read_certificates
 from windlass.base.tls.words import refusal_of
 
+CLOSED_BY_PEER = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""With a goodbye or without one. Neither is a ConnectionError."""
+
 
 def connection(
     host: str, port: int | None, timeout_s: float | None, cert_file: str | None, name: str | None

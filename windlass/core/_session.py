@@ -13,12 +13,14 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from windlass.base.errors import WindlassError
+from windlass.base.kept_connections import CLIENT_KEEPS_S
 from windlass.core._info import ClusterInfo
 from windlass.sdk.wire import (
     ALLOCATION_TOKEN_HEADER,
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 60.0
 """How long one answer may take. Long polls and barriers pass their own."""
-_STALE = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
-"""How a kept connection says that the other side closed it while it was idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,19 +183,26 @@ class TaskSession:
         connection, kept = self._connection(timeout_s)
         try:
             return self._send(connection, method, target, payload)
-        except _STALE:
+        except BaseException as problem:
             self._drop(connection)
-            if not kept:
+            if not (kept and self._is_closed_by_peer(problem)):
                 raise
-        except BaseException:
-            self._drop(connection)
-            raise
+        # The master may have closed it while it was idle: that is no failure, and every request may be repeated.
         connection, _ = self._connection(timeout_s)
         try:
             return self._send(connection, method, target, payload)
         except BaseException:
             self._drop(connection)
             raise
+
+    def _is_closed_by_peer(self, problem: BaseException) -> bool:
+        if isinstance(problem, ConnectionError):  # RemoteDisconnected is one
+            return True
+        if not self._secure:
+            return False
+        from windlass.core import _secure
+
+        return isinstance(problem, _secure.CLOSED_BY_PEER)
 
     def _send(
         self,
@@ -216,6 +223,7 @@ class TaskSession:
         finally:
             with self._lock:
                 self._busy.discard(connection)
+        self._local.used_at = time.monotonic()
         if response.will_close or self._closed.is_set():
             self._drop(connection)
         return response.status, data
@@ -225,6 +233,9 @@ class TaskSession:
         if self._closed.is_set():
             raise ConnectionAbortedError("the session is closed")
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is not None and time.monotonic() > self._local.used_at + CLIENT_KEEPS_S:
+            self._drop(connection)
+            connection = None
         if connection is not None and connection.sock is not None:
             connection.sock.settimeout(timeout_s)
             return connection, True

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from windlass.base.errors import Unauthenticated
+from windlass.base.kept_connections import CLIENT_KEEPS_S
 from windlass.base.tls.trust import CertificateRefused, Trust
 from windlass.base.tls.words import Refusal, refusal_of
 from windlass.sdk.wire import (
@@ -28,6 +29,8 @@ from windlass.sdk.wire import (
 
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
+_LOST = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+"""A connection that ended before an answer: mostly a kept one, which the master was closing."""
 _PASSWORD_SALT = "GubPEmmotfiK9TMD6Zdw"  # noqa: S105 - public: every client of the API has it
 
 SENT_AT_ONCE = 64 * 1024
@@ -79,6 +82,7 @@ class Session:
         client = httpx2.Client(
             base_url=self.url + "/",
             timeout=timeout,
+            limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEPS_S),
             verify=True if trust is None or not self.url.startswith("https:") else trust.context(),
             transport=self._transport,
             follow_redirects=False,
@@ -182,7 +186,7 @@ class Session:
     ) -> httpx2.Response:
         """Once more if the certificate was refused, nothing was sent, and the user trusts it now."""
         try:
-            return self._client.send(build(), stream=stream)
+            return self._sent(build, stream=stream)
         except (httpx2.TransportError, httpx2.InvalidURL) as problem:
             trust = self._trust_after(problem)
             if trust is None:
@@ -194,6 +198,16 @@ class Session:
         except (httpx2.TransportError, httpx2.InvalidURL) as problem:
             self._trust_after(problem)
             raise self._unreachable(problem) from None
+
+    def _sent(self, build: Callable[[], httpx2.Request], *, stream: bool) -> httpx2.Response:
+        """Once more if the connection was lost, for what only reads."""
+        request = build()
+        try:
+            return self._client.send(request, stream=stream)
+        except _LOST:
+            if request.method != "GET":
+                raise
+        return self._client.send(build(), stream=stream)
 
     def _trust_after(self, problem: Exception) -> Trust | None:
         """None: it is not about a certificate. Raises CertificateRefused."""

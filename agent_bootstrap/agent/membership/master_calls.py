@@ -18,6 +18,7 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.bounds import error_words
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION
 from windlass.base.errors import PermissionDenied, WindlassError
+from windlass.base.kept_connections import CLIENT_KEEPS_S
 from windlass.base.packages import VERSION
 
 TIMEOUT_S = 20.0
@@ -136,6 +137,7 @@ class MasterCalls:
             self._client = httpx2.Client(
                 base_url=url,
                 timeout=httpx2.Timeout(TIMEOUT_S),
+                limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEPS_S),
                 verify=verify,
                 trust_env=False,
                 follow_redirects=False,

@@ -16,12 +16,15 @@ from websockets.exceptions import InvalidStatus
 
 from master import connections, serve
 from master.connections import ConnectionTable, Limits
+from master.tls import handshake
 from master.tls.plain_http import SENTENCE
 from master.tls.serving import ServedTls, TlsFiles
 from tests.certificates import Authority
 from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 from tests.integration.security.agent_sockets import Served, served
 from windlass.base.clock import SystemClock
+from windlass.core import _session
+from windlass.core._session import TaskSession
 
 Slow = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -231,3 +234,27 @@ async def test_while_the_certificate_changes_no_request_is_lost(server: Server) 
         over.set()
     assert len(seen) == 8
     assert set(statuses) == {200}
+
+
+@pytest.fixture
+def quickly_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master gives idle connections up at once; the client finds out by asking."""
+    monkeypatch.setattr(serve, "MASTER_KEEPS_S", 0.02)
+    monkeypatch.setattr(handshake, "GOODBYE_S", 0.02)
+    monkeypatch.setattr(_session, "CLIENT_KEEPS_S", 600.0)
+
+
+async def test_a_task_reports_in_silence_on_a_connection_that_the_master_has_closed(
+    quickly_closed: None, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = TaskSession(server.at.url, "", cert_file=str(server.authority.root))
+    body = {"username": "admin", "password": PASSWORD}
+    try:
+        for _ in range(3):
+            assert (await asyncio.to_thread(session.post, "/api/v1/auth/login", body))["token"]
+            async with asyncio.timeout(60):
+                while len(server.table) > 0:  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0.02)
+    finally:
+        session.close()
+    assert [record.message for record in caplog.records if record.name == "windlass.core"] == []

@@ -349,6 +349,17 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
             return Step(record=record)
 
 
+def is_steady(record: InstanceRecord, connected: bool, busy: bool | None) -> bool:
+    """A ready machine of which no new list says anything, and whose agent is as it was: `step` would not change it."""
+    return (
+        connected
+        and record.silent_since is None
+        and not record.missed_looks
+        and record.moving_since is None
+        and (busy is None or busy == (record.idle_since is None))
+    )
+
+
 def terminating(
     record: InstanceRecord, why: str, now: float, kind: EndKind | None = None
 ) -> InstanceRecord:

@@ -144,13 +144,15 @@ def unclaimed_launches(
     A group goes as a whole, the latest first, down to the minimum of the pool and to what is to be ready. None goes
     while an agent is there that no list has shown: its machine may be one of them, and what waited may run on it.
     """
-    known = {machine.name for machine in pool.machines}
-    if any(n.instance_id is not None and n.agent_id not in known for n in pool.demand.nodes):
-        return
     groups: dict[str, list[Machine]] = {}
     for machine in pool.machines:
         if machine.queued or machine.unmade or is_unanswered(machine):
             groups.setdefault(machine.group, []).append(machine)
+    if not groups:
+        return
+    known = {machine.name for machine in pool.machines}
+    if any(n.instance_id is not None and n.agent_id not in known for n in pool.demand.nodes):
+        return
     present = {machine.name for machine in pool.machines if machine.phase is not Phase.OUT}
     kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)
     ready = ready_machines(pool, claimed) - pool.settings.warm(now)

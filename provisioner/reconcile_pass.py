@@ -25,6 +25,7 @@ from provisioner.fleet import (
     Observation,
     Rules,
     Wish,
+    is_steady,
     may_end_lost,
     step,
     terminating,
@@ -86,6 +87,7 @@ class ReconcilePass:
         self._rules: dict[tuple[str, int], Rules] = {}
         self._rules_of = self.draft.memory
         self._sold = catalogue.retired()
+        self._is_sold_of: dict[tuple[str, int], bool] = {}
         self._retired: dict[str, str] = {}
         self.wishes: list[Wish] = []
         self._notices: dict[str, Notice] = {}
@@ -168,7 +170,8 @@ class ReconcilePass:
             if why and not is_bake(intent.id) and not self.draft.is_unseen(intent.offer):
                 self.launches.cancel(intent.id, why)
         for record in list(self.draft.instances.values()):
-            self._step(record, agents)
+            if not self._is_quiet(record, agents):
+                self._step(record, agents)
         self.bakes.step(agents.boots)
         self.wishes += self.bakes.wishes
 
@@ -260,6 +263,22 @@ class ReconcilePass:
             self._ledger = self._ledger.with_gone(
                 record.pool, record.usd_between, *record.billed(self.draft.now)
             )
+
+    def _is_quiet(self, record: InstanceRecord, agents: Agents) -> bool:
+        """It works or idles as before, and no new list names it: a step would change nothing."""
+        if record.state is not InstanceState.READY or record.id in self._seen:
+            return False
+        connected, busy = agents.is_connected(record.id), agents.is_busy(record.id)
+        return is_steady(record, connected, busy) and self._is_sold(record)
+
+    def _is_sold(self, record: InstanceRecord) -> bool:
+        """Machines share few offers: looked up once for each."""
+        key = record.pool, id(record.offer)
+        known = self._is_sold_of.get(key)
+        if known is None:
+            known = self._sold.because(record.pool, record.offer.key) is None
+            self._is_sold_of[key] = known
+        return known
 
     def _step(self, record: InstanceRecord, agents: Agents) -> None:
         connected, busy = agents.is_connected(record.id), agents.is_busy(record.id)

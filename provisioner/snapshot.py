@@ -48,6 +48,8 @@ def plan_input(
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
     machines, off = _machines(state, agents, now), stopped_pools(state, pools, now)
+    counts = money.budgets.cluster or any(setup.settings.budget for setup in pools.values())
+    spent = pool_spending(state, now) if counts else {}
     by_pool = {each.pool: off.without_stopped(each) for each in demand}
     inputs = [
         PoolInput(
@@ -69,7 +71,7 @@ def plan_input(
         memory=state.memory,
         unseen=state.unseen,
         budgets=money.budgets,
-        spending=Spending(pools=pool_spending(state, now), users=money.users()),
+        spending=Spending(pools=spent, users=money.users()),
     )
 
 

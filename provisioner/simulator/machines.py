@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from provisioner.providers.base import (
     AnswersAtOnce,
@@ -100,7 +101,6 @@ class Machine:
 class SimulatedMachines(AnswersAtOnce):
     """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
 
-    list_every_s = 0.0
     list_grace_s = 0.0
 
     def __init__(
@@ -134,8 +134,14 @@ class SimulatedMachines(AnswersAtOnce):
         self._ended = ended
         self._stopped = stopped
         self.starts = 0
+        self._has_news = True
+        """The next list would show something that the last did not."""
         self._gone: deque[Machine] = deque()
         self._tokens: dict[str, LaunchResult] = {}
+
+    @property
+    def list_every_s(self) -> float:
+        return 0.0 if self._has_news else inf
 
     def offers(self, pool: str) -> Sequence[Offer]:
         return self._offers.get(pool, ())
@@ -153,7 +159,7 @@ class SimulatedMachines(AnswersAtOnce):
         self._tokens = {intent.token: result}  # in virtual time nobody repeats an older one
         for instance_id in result.instance_ids:
             machine = Machine(id=instance_id, intent=intent, created_s=now)
-            self.living[instance_id] = machine
+            self.living[instance_id], self._has_news = machine, True
             self._schedule(now + intent.offer.boot_s, lambda machine=machine: self._boot(machine))  # type: ignore[misc]
         return result
 
@@ -161,7 +167,8 @@ class SimulatedMachines(AnswersAtOnce):
         self.terminations += 1
         machine = self.living[instance_id]
         if machine.stopped_s is None:
-            machine.stopped_s, machine.listed = self._now_s(), None
+            machine.stopped_s = self._now_s()
+            self._changed(machine)
             self._stopped(machine)
 
     async def start(self, instance_id: str, offer: Offer) -> None:
@@ -172,7 +179,8 @@ class SimulatedMachines(AnswersAtOnce):
         self.starts += 1
         now = self._now_s()
         machine.offs.append((machine.stopped_s, now))
-        machine.stopped_s, machine.starting_s, machine.listed = None, now, None
+        machine.stopped_s, machine.starting_s = None, now
+        self._changed(machine)
         self._schedule(now + START_SHARE * machine.offer.boot_s, lambda: self._boot(machine))
 
     def _take(self, key: OfferKey, count: int) -> None:
@@ -185,6 +193,7 @@ class SimulatedMachines(AnswersAtOnce):
             raise CapacityError(f"no {key.instance_type or 'machine'} left in {key.zone or 'here'}")
 
     async def list(self) -> Inventory:
+        self._has_news = False
         oldest = self._now_s() - LISTED_AFTER_END_S
         while self._gone and (self._gone[0].ended_s or 0.0) < oldest:
             self._gone.popleft()
@@ -221,7 +230,7 @@ class SimulatedMachines(AnswersAtOnce):
             return
         machine.leaves_s = self._now_s() + self._supply.notice_s
         machine.interrupted = True
-        machine.listed = None
+        self._changed(machine)
         self._schedule(machine.leaves_s, lambda: self._end(machine.id))
         self._told()
 
@@ -229,9 +238,12 @@ class SimulatedMachines(AnswersAtOnce):
         machine = self.living.pop(instance_id, None)
         if machine is not None:
             machine.ended_s = self._now_s()
-            machine.listed = None
+            self._changed(machine)
             self._gone.append(machine)
             self._ended(machine)
+
+    def _changed(self, machine: Machine) -> None:
+        machine.listed, self._has_news = None, True
 
     def _found(self, machine: Machine) -> FoundInstance:
         if machine.listed is not None:

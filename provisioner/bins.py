@@ -251,6 +251,7 @@ def bins_of(
 ) -> list[Bin]:
     """Nodes that can take work, and machines that will, but those in `without`."""
     machines = {machine.name: machine for machine in pool.machines}
+    has_aux = any(not gang.slots for gang in pool.demand.gangs)
     bins = []
     for node in pool.demand.nodes:
         machine = machines.get(node.agent_id)
@@ -258,6 +259,8 @@ def bins_of(
             continue
         claims = machine.claims if machine is not None else ()
         ends_at = node.ends_at or (machine.ends_at if machine is not None else None)
+        if not (node.free_slots or has_aux or claims or ends_at):
+            continue  # it is of no use to any gang
         bins.append(
             Bin(
                 node.agent_id,

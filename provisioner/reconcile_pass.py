@@ -95,11 +95,13 @@ class ReconcilePass:
         self._started: list[str] = []
 
     def result(self) -> FleetState:
-        living = [record for record in self.draft.instances.values() if record.is_alive]
+        running, usd_per_hour = 0, 0.0
+        for record in self.draft.instances.values():
+            if record.state is not InstanceState.GONE:
+                running += record.state is not InstanceState.STOPPED
+                usd_per_hour += record.usd_per_hour
         ledger = self._ledger.with_fleet(
-            instances=sum(record.state is not InstanceState.STOPPED for record in living),
-            usd_per_hour=sum(record.usd_per_hour for record in living),
-            now=self.draft.now,
+            instances=running, usd_per_hour=usd_per_hour, now=self.draft.now
         )
         return replace(
             self.draft.state,

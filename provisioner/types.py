@@ -170,10 +170,10 @@ class Offer:
 
     def end_of(self, ready_at: float) -> float | None:
         """When a machine ends that is ready at that time; None: when we end it."""
-        ends = [] if self.ends_at is None else [self.ends_at]
-        if self.lifetime_s is not None:
-            ends.append(ready_at + self.lifetime_s)
-        return min(ends, default=None)
+        if self.lifetime_s is None:
+            return self.ends_at
+        end = ready_at + self.lifetime_s
+        return end if self.ends_at is None else min(end, self.ends_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

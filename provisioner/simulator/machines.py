@@ -21,6 +21,8 @@ from provisioner.types import Offer, OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError
 
+Schedule = Callable[[float, Callable[[], None]], None]
+"""(seconds since the beginning, what to do then)."""
 LISTED_AFTER_END_S = 600.0
 """A machine that ended stays in lists for so long, as at a cloud."""
 
@@ -99,7 +101,8 @@ class Machine:
 
 
 class SimulatedMachines(AnswersAtOnce):
-    """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due."""
+    """A `Provider`. Times are seconds since the beginning of the trace; `schedule(at_s, what)` is for what is due,
+    `by_chance` for what is not played any more when all work is done."""
 
     list_grace_s = 0.0
 
@@ -111,7 +114,8 @@ class SimulatedMachines(AnswersAtOnce):
         supply: Supply,
         clock: Clock,
         start: float,
-        schedule: Callable[[float, Callable[[], None]], None],
+        schedule: Schedule,
+        by_chance: Schedule,
         rng: random.Random,
         booted: Callable[[Machine], None],
         told: Callable[[], None],
@@ -128,6 +132,7 @@ class SimulatedMachines(AnswersAtOnce):
         self._clock = clock
         self._start = start
         self._schedule = schedule
+        self._by_chance = by_chance
         self._rng = rng
         self._booted = booted
         self._told = told
@@ -219,7 +224,7 @@ class SimulatedMachines(AnswersAtOnce):
         machine.ready_s = self._now_s()
         rate = machine.offer.interruptions_per_hour
         if rate > 0:
-            self._schedule(
+            self._by_chance(
                 machine.ready_s + self._rng.expovariate(rate / 3600.0),
                 lambda: self._take_back(machine),
             )

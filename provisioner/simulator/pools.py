@@ -25,13 +25,10 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
-from provisioner.simulator.machines import Machine
+from provisioner.simulator.machines import Machine, Schedule
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, Run, WorkModel
 from provisioner.types import Gang, Node, PoolAvailability, PoolDemand
-
-Schedule = Callable[[float, Callable[[], None]], None]
-"""(seconds since the beginning, what to do then)."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -174,6 +174,10 @@ class _Replay:
         self._clock = ManualClock(START)
         self._start = START.timestamp()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._chances: set[int] = set()
+        """Of what is due, by number: what is not played any more when all work is done."""
+        self._expected = 0
+        """Jobs that will end."""
         self._count = 0
         self._done: list[JobProgress] = []
         self._refused: list[tuple[TraceJob, str]] = []
@@ -214,6 +218,7 @@ class _Replay:
                 clock=self._clock,
                 start=self._start,
                 schedule=self._schedule,
+                by_chance=self._schedule_by_chance,
                 rng=random.Random(f"{plan.seed} {name}"),
                 booted=self._booted,
                 told=self._told,
@@ -274,6 +279,12 @@ class _Replay:
         self._count += 1
         heapq.heappush(self._due, (at_s, self._count, what))
 
+    def _schedule_by_chance(self, at_s: float, what: Callable[[], None]) -> None:
+        """Machines that are kept without work would be taken back and launched again for ever."""
+        if len(self._done) < self._expected:
+            self._schedule(at_s, what)
+            self._chances.add(self._count)
+
     def _expect(self, job: TraceJob) -> None:
         name = job.pool or self._plan.default_pool
         pool = self._pools.get(name)
@@ -290,6 +301,7 @@ class _Replay:
         if why and all(_never(job, other) for other in others):
             self._refused.append((job, why))
             return
+        self._expected += 1
         waiting = JobProgress(job=job, pool=name, queued_s=job.arrival_s)
         self._schedule(job.arrival_s, lambda: self._cluster.submit(waiting))
 
@@ -297,6 +309,9 @@ class _Replay:
         self._done.append(job)
         if self._progress is not None:
             self._progress(len(self._done))
+        if len(self._done) == self._expected:
+            self._due = [due for due in self._due if due[1] not in self._chances]
+            heapq.heapify(self._due)
 
     def _booted(self, machine: Machine) -> None:
         self._cluster.booted(machine)

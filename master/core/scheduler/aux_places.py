@@ -27,6 +27,8 @@ def place_aux(
     pool: PoolState, waiting: Sequence[Request], busy: Iterable[str]
 ) -> tuple[list[Start], dict[str, Waiting]]:
     """Starts and reasons for the zero-slot requests. `busy` agents have work with slots."""
+    if not waiting:
+        return [], {}
     now = _Places(pool, busy, pool.running)
     starts: list[Start] = []
     unplaced: list[Request] = []

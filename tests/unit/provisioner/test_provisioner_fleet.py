@@ -20,6 +20,7 @@ from provisioner.fleet import (
     Rules,
     instance_document,
     instance_from_document,
+    is_steady,
     may_end_lost,
     move,
     step,
@@ -44,6 +45,30 @@ GAVE_UP = BootNote("the pool's startup_script ended with exit code 3", failed=Tr
 def record(state: InstanceState = S.BOOTING, **more: Any) -> InstanceRecord:
     values: dict[str, Any] = {"created_at": 0.0, "intent_id": "i", "generation": 1} | more
     return InstanceRecord(id="m", pool="gpu", offer=an_offer(), state=state, **values)
+
+
+@given(
+    looks=st.integers(0, 3),
+    missed=st.integers(0, 1),
+    idle=st.none() | st.floats(0, 100),
+    silent=st.none() | st.floats(0, 100),
+    connected=st.booleans(),
+    busy=st.none() | st.booleans(),
+    now=st.floats(100, 1e6),
+)
+def test_a_step_changes_nothing_of_a_machine_that_is_steady(
+    looks: int,
+    missed: int,
+    idle: float | None,
+    silent: float | None,
+    connected: bool,
+    busy: bool | None,
+    now: float,
+) -> None:
+    ready = record(S.READY, looks=looks, missed_looks=missed, idle_since=idle, silent_since=silent)
+    stepped = step(ready, Observation(connected=connected, busy=busy), now, RULES)
+    changes = stepped.record is not ready or stepped.wish is not None
+    assert is_steady(ready, connected, busy) == (connected and not changes)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_claims_keep_a_repacking_from_buying_again() -> None:
     waiting = gangs(4, 3, 3, 3)
     owned = (coming("seven", seven, "g0", "g1"), coming("six", six, "g2", "g3"))
     assert not plan_of(pool(waiting, (six, seven), machines=owned)).launches
-    unclaimed = tuple(replace(machine, claims=()) for machine in owned)
+    unclaimed = tuple(machine._replace(claims=()) for machine in owned)
     assert plan_of(pool(waiting, (six, seven), machines=unclaimed)).launches
 
 
@@ -405,7 +405,7 @@ def test_every_plan_keeps_its_promises(
         for j, claims in enumerate(x.claims)
     )
     kept = tuple(
-        replace(machine, claims=decision.claims.get(machine.name, machine.claims))
+        machine._replace(claims=decision.claims.get(machine.name, machine.claims))
         for machine in owned
     )
     again = plan_of(replace(given_pool, machines=(*kept, *bought_machines)))

@@ -189,6 +189,20 @@ def test_what_cannot_be_preempted_begins_again() -> None:
     assert job.done_s == pytest.approx(1800.0)
 
 
+@pytest.mark.parametrize("kept", ["warm_agents", "min_instances"])
+def test_spot_machines_that_are_kept_do_not_come_and_go_for_ever(kept: str) -> None:
+    plan = a_plan(SPOT, max_instances=200, seed=3)
+    (pool,) = plan.pools
+    settings = replace(pool.settings, **{kept: 100})
+    result, told = played(
+        replace(plan, pools=[replace(pool, settings=settings)]), a_job("a", 0.0, 1, 3600.0)
+    )
+    (job,) = result.jobs
+    assert told.interruptions > 0
+    assert job.ended_s is not None
+    assert result.ended_s - job.ended_s < WorkModel().checkpoint_s + 2 * BOOT_S + IDLE_S
+
+
 def test_a_job_of_a_pool_that_is_not_there() -> None:
     with pytest.raises(InvalidConfig, match=r"job a: there is no pool 'cpu' to simulate \(gpu\)"):
         played(a_plan(ONE), a_job("a", 0.0, 1, 1.0, pool="cpu"))

@@ -196,8 +196,10 @@ class JobFiles:
         return next((line for line in lines if PROLOGUE_FAILED in line), next(iter(lines), ""))
 
     def why_it_ended(self, job: Leased, cause: EndCause | None) -> str:
-        """The last line of its log. Where it never ran and has none: the likely cause, with the way out."""
-        if (said := self.last_words(job)) or cause is not EndCause.LAUNCH_FAILED:
+        """The last line of its log. Where nothing of it is seen: the likely cause, with the way out."""
+        said = self.last_words(job)
+        failed = cause is EndCause.FAILED and not said and not self.own_record(job).begun
+        if said or not (failed or cause is EndCause.LAUNCH_FAILED):
             return said
         return (
             f"it left no log in its directory {self.root / job.job_name}, which its node must see and "

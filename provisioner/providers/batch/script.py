@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent_bootstrap.shell import MODULES
+from provisioner.providers.batch.base import SCRIPT_NAME
 
 NEEDED = "Python 3.11"
 
@@ -32,7 +33,8 @@ def job_script(
 
     `has_prologue`: each node runs `begin_script`, from `BEGIN_NAME`, instead of the agent.
 
-    It waits for all nodes; the first that fails ends the others.
+    It waits for all nodes; the first that fails ends the others. A node that does not see the directory ends it: newer
+    releases of Slurm run a job without a place for its log all the same.
 
     srun gives each node its number and ends the others. PBS has pbs_tmrsh, which starts one program on one node; its
     commands are not in the PATH of a job, and what is left of a job when the script ends is ended by PBS. Its script
@@ -52,7 +54,7 @@ def job_script(
     on_pbs = shlex.quote(host + '/"$1"')
     folders = _before("PATH", path) + _before("LD_LIBRARY_PATH", libraries)
     return f"""#!/bin/sh
-{folders}cd {where} || {{ echo "this node does not see "{where} >&2; exit 1; }}
+{folders}cd {where} && [ -e {SCRIPT_NAME} ] || {{ echo "this node does not see "{where} >&2; exit 1; }}
 {"" if has_prologue else _python_check(python)}if [ -n "$SLURM_JOB_ID" ]; then
   exec {run}
 fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from provisioner.providers.batch.base import (
     task_id,
     task_name,
 )
+from provisioner.providers.batch.script import job_script
 from tests.contract.batch.sites import BatchSite, is_over, until
 from tests.real_cluster import eventually
 
@@ -216,15 +218,19 @@ def test_a_refusal_names_the_way_out(site: BatchSite, tmp_path: Path) -> None:
     assert not refused.value.passing
 
 
-def test_a_job_without_a_place_for_its_log_never_ran(site: BatchSite, tmp_path: Path) -> None:
+def test_a_job_whose_directory_its_node_does_not_see_fails(site: BatchSite, tmp_path: Path) -> None:
+    """It has no place for its log. PBS and Slurm 22.05 do not start it; 25.11 does, and our script ends it."""
+
     async def main() -> None:
         system = site.make()
         spec = site.job(tmp_path, "wl-test-nolog", "true")
-        id_ = await system.submit(replace(spec, directory=tmp_path / "missing"))
+        missing = tmp_path / "missing"
+        script = job_script(missing, sys.executable, nodes=1)
+        id_ = await system.submit(replace(spec, directory=missing, script=script))
         await until(system, spec.name, is_over)
         told = await system.look_up(id_)
         assert told is not None
-        assert told.cause is EndCause.LAUNCH_FAILED
+        assert told.cause in (EndCause.LAUNCH_FAILED, EndCause.FAILED)
 
     asyncio.run(main())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.providers.batch.base import EndCause
 from provisioner.providers.batch.job_files import JobFiles, OwnRecord, Shape
 from tests.real_cluster import eventually
 
@@ -152,6 +153,30 @@ def test_what_a_job_noted_counts_as_far_as_it_can_be_read(tmp_path: Path) -> Non
     assert files.own_record(job).told_to_end_at is None
     (folder / "told-to-end").write_text("1795800000\n")
     assert files.own_record(job).told_to_end_at == 1795800000
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["missing", "empty"])
+def test_a_job_whose_node_does_not_see_its_directory_fails_and_says_what_to_do(
+    tmp_path: Path, made: bool
+) -> None:
+    """Newer releases of Slurm start it without a place for its log, or with one that they make on that node."""
+    files, job = JobFiles(root=tmp_path / "jobs", python="python3", agent={}), Job(SHAPE)
+    spec = files.write(job, "t")
+    seen_by_node = spec.script.replace(str(tmp_path / "jobs"), str(tmp_path / "node"))
+    if made:
+        (tmp_path / "node" / "wl-1").mkdir(parents=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", seen_by_node],
+        env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "this node does not see" in done.stderr) == (1, True)
+    assert "it left no log in its directory" in files.why_it_ended(job, EndCause.FAILED)
+    assert files.why_it_ended(job, EndCause.OK) == ""
+    (spec.directory / "batch.log").touch()
+    assert files.why_it_ended(job, EndCause.FAILED) == ""
 
 
 def begun(folder: Path, *prologue: str) -> tuple[subprocess.CompletedProcess[str], JobFiles]:

@@ -154,6 +154,7 @@ def test_one_sentence_with_the_value_and_the_way_out(
 )
 def test_a_node_with_an_old_python_or_none(tmp_path: Path, python: str | None, words: str) -> None:
     """The last line of its log is what the reason of its request shows."""
+    (tmp_path / "batch.sh").touch()
     program = tmp_path / "python"
     if python is not None:
         program.write_text(f"#!/bin/sh\necho 'Unknown option: -I' >&2\n{python}\n")

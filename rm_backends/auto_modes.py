@@ -36,7 +36,7 @@ class AutoModes:
     def __init__(
         self,
         sides: Mapping[str, PilotSide],
-        check: Callable[[AllocationRequest], None],
+        check: Callable[[AllocationRequest], object],
         has_work: Callable[[str, str], bool],
         knows: Callable[[str], bool],
     ) -> None:

@@ -127,6 +127,8 @@ class AllocationRequest:
     preemptible: bool = True
     preemption_timeout_s: float | None = None
     """How long it may take to checkpoint and leave; None: not said."""
+    leave_took_s: float | None = None
+    """How long the run before it took to checkpoint and leave, once it was asked; None: nobody knows."""
     blocked_agents: frozenset[str] = frozenset()
     """Agents, or nodes of batch systems, that it must not use."""
     requires: Requirements = NO_REQUIREMENTS
@@ -358,8 +360,11 @@ class ResourceManager(Protocol):
 
     def pools(self) -> Sequence[str]: ...
 
-    def check(self, request: AllocationRequest) -> None:
-        """Raise `Unsatisfiable` if no agent or offer of the pool could ever hold it. Says what would fit."""
+    def check(self, request: AllocationRequest) -> Sequence[str]:
+        """Raise `Unsatisfiable` if no agent or offer of the pool could ever hold it. Says what would fit.
+
+        Returns what its user should know of how it will run there, a sentence each.
+        """
         ...
 
     def abilities(self, pool: str) -> Abilities | None:

@@ -95,17 +95,15 @@ class Router:
             return True
         return self._owner(allocation_id) is not None
 
-    def check(self, request: AllocationRequest) -> None:
+    def check(self, request: AllocationRequest) -> Sequence[str]:
         """Its own pool, or one that it may fall back to, must be able to hold it."""
         pools = (request.pool, *self._moves.others(request))
         errors: list[Unsatisfiable] = []
         for pool in pools:
             try:
-                self._backend(pool).check(replace(request, pool=pool))
+                return self._backend(pool).check(replace(request, pool=pool))
             except Unsatisfiable as error:
                 errors.append(error)
-            else:
-                return
         first, *others = errors
         if not others:
             raise first

@@ -95,6 +95,8 @@ class AllocationState:
     requested_at: datetime
     preemptible: bool = True
     preemption_timeout_s: float = 3600.0
+    leave_took_s: float | None = None
+    """How long the run before it took to leave. Not stored: after a restart the usual lead counts."""
     phase: AllocationPhase = AllocationPhase.PENDING
     token_hash: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -137,9 +139,19 @@ class AllocationState:
 
     @property
     def ran_out(self) -> bool:
-        """It was killed when the time of its batch job was over."""
-        by = self.preempt_deadline
-        return self.at_limit and by is not None and self.kill_reason == late_text(self)
+        """It was killed because the time of its batch job was over, or nearly so before it was ready."""
+        was_ready = self.preempt_reason is not None
+        return self.at_limit and (not was_ready or self.kill_reason == late_text(self))
+
+    @property
+    def leaving_s(self) -> float | None:
+        """How long it took to leave, also where it was killed for that; None: it was not asked, or lost."""
+        if self.preempt_asked_at is None or self.ended_at is None:
+            return None
+        was_late = self.kill_reason is not None and self.kill_reason == late_text(self)
+        if not (self.acknowledged or was_late):
+            return None
+        return (self.ended_at - self.preempt_asked_at).total_seconds()
 
     @property
     def has_slots(self) -> bool:
@@ -300,7 +312,8 @@ def terminate(
     if not state.has_slots:
         return _withdraw(state, reason, now=now)
     if not state.ready if state.preemptible else deadline is None:
-        return kill(state, reason, now=now)
+        ends = at_limit and state.kill_reason is None
+        return kill(replace(state, at_limit=True) if ends else state, reason, now=now)
     if state.kill_reason is not None:
         return state, ()
     by = _preempt_by(state, now, deadline)
@@ -446,6 +459,7 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
             kind=OutcomeKind.PREEMPTED,
             reason=f"allocation preempted after {seconds}s: {state.preempt_reason or 'asked'}",
             exit_code=code,
+            at_limit=state.at_limit,
         )
     if state.lost_reason is not None and state.loss is LossKind.ON_PURPOSE:
         return Outcome(

@@ -12,6 +12,7 @@ from master.config.cloud_keys import CloudSection
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL, pilot_side
+from master.config.walltimes import short_walltimes
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.documents import MalformedDocument, read_document
 from master.core.expconf.environment import CONTAINERS
@@ -59,6 +60,7 @@ def load(path: Path | None, *, overrides: Mapping[str, Any] | None = None) -> Ma
             *_replaced_schedulers(document),
             *_without_effect(config, document),
             *_published_agents(config),
+            *short_walltimes(config),
         ]
     )
 

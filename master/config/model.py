@@ -106,8 +106,8 @@ class MasterConfig(Section):
     launch_error: bool = True
     """Refuse, not only warn about, requests larger than their pool."""
     max_lost_runs: Annotated[int, Field(ge=0)] = 10
-    """Our own key: how often a trial may lose its machine without a new checkpoint, or be refused by its node (a full
-    disk), before it fails."""
+    """Our own key: how often others may end a run of a trial (its machine is lost, its slots are taken back) without a
+    new checkpoint, or a run may be lost before it starts, until the trial fails."""
     enable_cors: Annotated[
         bool,
         NoEffect("let a proxy before the master add the headers that pages of other sites need"),

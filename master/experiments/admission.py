@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -49,6 +49,14 @@ class Checked:
     """Sentences about keys of the config that have no effect, and about what the agents must have."""
 
 
+class Fit(NamedTuple):
+    """What the resource manager says of the requests of an experiment."""
+
+    launch_warnings: tuple[str, ...] = ()
+    """Words that the published client knows."""
+    notes: Sequence[str] = ()
+
+
 class Admission:
     """Reads the cluster's policy, and asks the resource manager what could ever fit. Changes nothing."""
 
@@ -83,30 +91,31 @@ class Admission:
         settings = run_settings(config, pool)
         search = search_of(config)
         check_limits(search)
+        fit = self._fit(settings)
+        told = chain(fit.notes, self._warnings(config, raw, pool))
         return Checked(
             config=config,
             settings=settings,
             search=search,
-            warnings=self.check_fits(settings),
-            config_warnings=tuple(islice(self._warnings(config, raw, pool), MAX_WARNINGS)),
+            warnings=fit.launch_warnings,
+            config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
 
     def check_pool(self, settings: RunSettings) -> None:
         """Whether an experiment may move to the pool of `settings`. Raises NotFound, Unsatisfiable."""
         if settings.pool not in self._policy.defaults:
             raise NotFound("resource pool", settings.pool)
-        self.check_fits(settings)
+        self._fit(settings)
 
-    def check_fits(self, settings: RunSettings) -> tuple[str, ...]:
-        """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
+    def _fit(self, settings: RunSettings) -> Fit:
+        """Raises Unsatisfiable, unless what could never run is accepted here."""
         try:
-            self._rm().check(self._probe(settings))
+            return Fit(notes=self._rm().check(self._probe(settings)))
         except Unsatisfiable as error:
             if self._policy.launch_error or isinstance(error, Unfulfillable):
                 raise
             log.warning("experiment may never run", reason=error.message)
-            return ("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",)
-        return ()
+            return Fit(launch_warnings=("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",))
 
     def first_requests(self, checked: Checked, *, user: str) -> list[AllocationRequest]:
         """What the trials that such an experiment of this user begins with would ask for."""

@@ -205,6 +205,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             os_user=self._parts.specs.cluster.linked_user(self.owner),
             preemptible=state.preemptible,
             preemption_timeout_s=state.preemption_timeout_s,
+            leave_took_s=state.leave_took_s,
             fell_back=fell_back(state),
         )
 

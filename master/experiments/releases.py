@@ -43,10 +43,11 @@ def last_asked_by_others(allocations: Iterable[AllocationState]) -> str:
     asked = [
         (allocation.preempt_deadline or _LONG_AGO, allocation.preempt_reason)
         for allocation in allocations
-        if allocation.preempt_reason is not None and not _is_own(allocation.preempt_reason)
+        if allocation.preempt_reason is not None and not is_own(allocation.preempt_reason)
     ]
     return max(asked, default=(_LONG_AGO, ""))[1]
 
 
-def _is_own(reason: str) -> bool:
+def is_own(reason: str) -> bool:
+    """Whether that is why the experiment itself, or its user, ended an allocation."""
     return reason in WHY.values() or reason.startswith(_MOVED)

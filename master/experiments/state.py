@@ -15,6 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from master.allocations.machine import AllocationState
+from master.allocations.start_failures import StartFailure
 from master.core.expconf import ExperimentConfig
 from master.core.machines import NO_REQUIREMENTS, Requirements
 from master.core.persistent_map import PersistentMap
@@ -156,8 +157,10 @@ class TrialState:
     restarts: int = 0
     aborts: int = 0
     """Runs in a row that could not even be started: bounded, so that a broken node cannot spin."""
+    start_failure: StartFailure | None = None
+    """Of these the last ones that a node refused. Not stored: `aborts` bounds what restarts forget."""
     lost_runs: int = 0
-    """Allocations since the last new checkpoint whose machine was lost."""
+    """Allocations since the last new checkpoint that others ended: machines lost, slots taken back."""
     checkpoint_run_id: int = 0
     """The run that made the newest checkpoint; 0: none, or it is not known."""
     not_before: datetime | None = None

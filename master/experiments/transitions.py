@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from master.allocations import machine as allocation_machine
-from master.allocations.backoff import backoff_after
 from master.allocations.effects import AskResources
 from master.allocations.machine import AllocationState
 from master.allocations.outcome import Outcome, OutcomeKind
@@ -26,6 +25,7 @@ from master.core.searcher.types import (
     TrialExitedEarly,
     TrialProgress,
 )
+from master.experiments import reruns
 from master.experiments.metrics import VALIDATION, summary_key
 from master.experiments.releases import WHY, moved_to
 from master.experiments.state import ALLOWED, TERMINAL_OF, Phase, TrialState
@@ -49,9 +49,7 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
         close_trial(builder, trial, phase, outcome.error)
     elif trial.early_exit is not None:
         close_trial(builder, trial, Phase.COMPLETED, outcome.error)
-    elif outcome.at_limit:
-        _next_leg(builder, trial, outcome)
-    elif outcome.kind is OutcomeKind.TRANSIENT:
+    elif outcome.at_limit or outcome.kind in reruns.OTHERS:
         _run_again(builder, trial, allocation, outcome)
     elif failed:
         if outcome.final:
@@ -67,41 +65,19 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
             builder.put(replace(trial, restarts=trial.restarts + 1, aborts=0))
     elif outcome.kind is OutcomeKind.FINISHED:
         close_trial(builder, trial, Phase.COMPLETED, "")
-    # Preempted, killed or withdrawn: it runs again when its experiment is active.
-
-
-def _next_leg(builder: StepBuilder, trial: TrialState, outcome: Outcome) -> None:
-    """It worked until its time was over. Without a new checkpoint the next leg would begin where this one did."""
-    if trial.checkpoint_run_id == trial.run_id:
-        return
-    trial = replace(trial, restarts=trial.restarts + 1, aborts=0)
-    if trial.restarts > builder.state.settings.max_restarts:
-        error = (
-            f"no new checkpoint within the time of its batch job ({outcome.error}): "
-            "give it more time, or save checkpoints more often"
-        )
-        close_trial(builder, trial, Phase.ERROR, error)
-    else:
-        builder.put(trial)
+    # Withdrawn: it runs again when its experiment is active.
 
 
 def _run_again(
     builder: StepBuilder, trial: TrialState, allocation: AllocationState, outcome: Outcome
 ) -> None:
-    """It was not the trial's fault; but what never starts, or never gets on, fails some time."""
-    aborts = trial.aborts + 1 if allocation.never_ran else 0
-    lost_runs = trial.lost_runs + (not aborts)
-    if aborts > builder.env.max_lost_runs:
-        error = f"its allocations could not be started {aborts} times in a row: {outcome.error}"
-    elif lost_runs > builder.env.max_lost_runs:
-        error = (
-            f"its allocations were lost {lost_runs} times without a new checkpoint: {outcome.error}"
-        )
+    limits = reruns.Limits(builder.state.settings.max_restarts, builder.env.max_lost_runs)
+    paused = builder.state.phase is not Phase.ACTIVE
+    trial, error = reruns.after(trial, allocation, outcome, limits, builder.env.now, paused=paused)
+    if error:
+        close_trial(builder, trial, Phase.ERROR, error)
     else:
-        not_before = builder.env.now + backoff_after(aborts) if aborts else None
-        builder.put(replace(trial, aborts=aborts, lost_runs=lost_runs, not_before=not_before))
-        return
-    close_trial(builder, replace(trial, lost_runs=lost_runs), Phase.ERROR, error)
+        builder.put(trial)
 
 
 def close_trial(builder: StepBuilder, trial: TrialState, phase: Phase, error: str) -> None:
@@ -323,8 +299,17 @@ def _request_allocation(builder: StepBuilder, trial: TrialState) -> None:
         slots=settings.slots_per_trial,
         requested_at=builder.request_time(),
         preemption_timeout_s=settings.preemption_timeout_s,
+        leave_took_s=_leave_took_s(trial),
     )
     if trial.allocation is not None:
         builder.replaced[trial.request_id] = trial.allocation
     builder.put(replace(trial, run_id=run_id, allocation=allocation, not_before=None))
     builder.effects.append(AskResources(allocation.id))
+
+
+def _leave_took_s(trial: TrialState) -> float | None:
+    """How long its last run that was asked took to leave."""
+    last = trial.allocation
+    if last is None:
+        return None
+    return last.leave_took_s if last.leaving_s is None else last.leaving_s

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from master.hpc.facts import Facts, Folder
 from master.hpc.plan import Plan
 from windlass.base.checks import Check, Status
@@ -86,6 +87,15 @@ def _queues(facts: Facts, plan: Plan) -> Iterator[Check]:
         limit = pool.queue.max_walltime_s
         most = "" if limit is None else f", at most {format_duration(timedelta(seconds=limit))}"
         found = f"{slots} {'GPUs' if pool.is_gpu else 'CPUs'}, {pool.queue.idle_nodes} idle{most}"
+        given = pool.walltime_s or pool.queue.default_walltime_s
+        if given is not None and given < LEAST_WALLTIME_S:
+            yield _warning(
+                f"{kind} {pool.name}",
+                f"{found}; a job gets {format_duration(timedelta(seconds=given))}",
+                f"give jobs at least {format_duration(timedelta(seconds=LEAST_WALLTIME_S))} (walltime in master.yaml): "
+                "work cannot start, save a checkpoint and leave in less, and what does not end in time gets nowhere",
+            )
+            continue
         yield Check(name=f"{kind} {pool.name}", found=found)
     left_out = "; ".join(f"{name}: {why}" for name, why in sorted(plan.refused.items()))
     if not plan.pools:

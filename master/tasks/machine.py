@@ -13,6 +13,7 @@ from master.allocations.backoff import MAX_ABORTS, backoff_after
 from master.allocations.effects import AskResources, Effects
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.outcome import Outcome, OutcomeKind
+from master.allocations.start_failures import start_failure
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.kinds import Readiness
@@ -181,10 +182,14 @@ def _allocation_ended(
     refused = allocation.never_ran and outcome.kind is not OutcomeKind.FAILED
     if not refused or state.phase is TaskPhase.STOPPING:
         return _over(state, now, exit_status(allocation, outcome))
+    failure = start_failure(state.start_failure, allocation)
+    if failure is not None and failure.is_final:
+        return _over(state, now, f"task failed: {failure.text}")
     if allocation.run_id > MAX_ABORTS:
         status = f"task failed: it could not be started {allocation.run_id} times in a row: "
         return _over(state, now, status + (outcome.error or outcome.reason))
-    return replace(state, not_before=now + backoff_after(allocation.run_id))
+    not_before = now + backoff_after(allocation.run_id)
+    return replace(state, start_failure=failure, not_before=not_before)
 
 
 def _over(state: TaskState, now: datetime, status: str) -> TaskState:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from master.allocations.identities import Owner
 from master.allocations.machine import AllocationState
+from master.allocations.start_failures import StartFailure
 from master.core.jobs import JobType
 from master.tasks.kinds import KINDS, TaskConfig, TaskKind
 
@@ -45,6 +46,8 @@ class TaskState:
     phase: TaskPhase = TaskPhase.ACTIVE
     not_before: datetime | None = None
     """After an allocation that could not be started: no new one before this. Not stored: a restart tries at once."""
+    start_failure: StartFailure | None = None
+    """Why a node refused its last allocations. Not stored."""
     active_at: datetime | None = None
     """The last activity that is written down, or when it began to run; None before."""
     exit_status: str = ""

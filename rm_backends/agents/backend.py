@@ -136,7 +136,7 @@ class AgentsBackend:
             refusals=self._refusals,
             clock=clock,
         )
-        self._check_dispatch: Callable[[AllocationRequest], None] = lambda _: None
+        self._check_dispatch: Callable[[AllocationRequest], Sequence[str]] = lambda _: ()
         self._may_go_elsewhere: Callable[[str], bool] = lambda _: False
         self._looking = Loop("agents", self._registry.look, interval_s=LOOK_EVERY_S)
 
@@ -149,12 +149,12 @@ class AgentsBackend:
         """Whether it waits or holds something here."""
         return self._pool_of(allocation_id) is not None
 
-    def check(self, request: AllocationRequest) -> None:
+    def check(self, request: AllocationRequest) -> Sequence[str]:
         pool = self._pool(request.pool)
         if pool.options.dispatch:
-            self._check_dispatch(request)
-        else:
-            require_fit(pool, request)
+            return self._check_dispatch(request)
+        require_fit(pool, request)
+        return ()
 
     def abilities(self, pool: str) -> Abilities | None:
         found = self._pool(pool)
@@ -340,7 +340,7 @@ class AgentsBackend:
         self,
         *,
         wake: Callable[[], None],
-        check: Callable[[AllocationRequest], None],
+        check: Callable[[AllocationRequest], Sequence[str]],
         is_instance: Callable[[str], bool],
         may_be_away: Callable[[str], bool],
         may_go_elsewhere: Callable[[str], bool],

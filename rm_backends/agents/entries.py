@@ -28,6 +28,10 @@ class Stage(StrEnum):
     STARTED = "started"
 
 
+LEAD_FACTOR = 2.0
+"""Work is asked so many times earlier than leaving took it: the next checkpoint may be slower."""
+
+
 @dataclass(slots=True)
 class Part:
     """One container of a grant. It holds its slots until `ended`."""
@@ -94,6 +98,7 @@ class Entry:
             blocked_agents=request.blocked_agents,
             requires=request.requires,
             leave_s=min(LEAVE_S, LEAVE_S if timeout is None else timeout),
+            leave_least_s=_least_lead_s(request.leave_took_s, timeout),
         )
         self.least_s = least_s(self.as_request)
 
@@ -162,3 +167,8 @@ class Entry:
         if self.expected_end is not None:
             return self.expected_end
         return None if run_time_s is None else self.granted_at + run_time_s
+
+
+def _least_lead_s(took_s: float | None, timeout_s: float | None) -> float:
+    least = LEAD_FACTOR * (took_s or 0.0)
+    return least if timeout_s is None else min(least, timeout_s)

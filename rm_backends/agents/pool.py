@@ -175,10 +175,11 @@ class Pool:
                 running = entry.as_running(self._run_times.get(entry.as_request.job_id))
                 if running is None:
                     continue
-                if must_leave(running, agent.ends_at, now):
-                    at_limit = self.options.dispatch and not agent.ends_early
+                early = agent.ends_early
+                if must_leave(running, agent.ends_at, now, early=early):
+                    at_limit = self.options.dispatch and not early
                     self.assignments.ask(entry, reason, end, at_limit=at_limit)
-                if wants_successor(running, agent.ends_at, now):
+                if wants_successor(running, agent.ends_at, now, early=early):
                     leavers.add(entry.id)
         if self.options.dynamic and not self.options.dispatch and leavers != self._leavers:
             self._leavers = leavers

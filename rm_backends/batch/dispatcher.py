@@ -39,7 +39,7 @@ from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
-from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.shapes import DispatchOptions, shape_of, time_warnings
 from rm_backends.batch.strange_jobs import StrangeJobs
 from rm_backends.batch.telling import Telling
 from rm_backends.batch.users import UserSystems, require_user
@@ -145,7 +145,7 @@ class Dispatcher:
         unknown = bool(self._silence(lease)) or self._polled_at == float("-inf")
         return unknown or lease.state is LeaseState.OVER or lease.phase is JobPhase.PAUSED
 
-    def check(self, request: AllocationRequest) -> None:
+    def check(self, request: AllocationRequest) -> Sequence[str]:
         """Raises Unsatisfiable for what the site could never give."""
         options = self._pools[request.pool]
         queue = self._queue(options)
@@ -159,6 +159,7 @@ class Dispatcher:
         if self._site is not None and not options.as_users:  # of others the site knows better
             for problem in options.dialect.account_problems(shape.arguments, self._site):
                 raise Unsatisfiable(problem)
+        return tuple(time_warnings(request, shape, options, queue))
 
     async def others(self, pool: str) -> Sequence[ForeignJob]:
         """Jobs of others where this pool submits its own; as of the last minute, or of the last answer."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from master.core.scheduler.explain import count
 from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.providers.batch.base import Queue
@@ -104,6 +105,22 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
     if queue is not None:
         _require(shape, options, queue, dialect.wanted_walltime_s(arguments) or shape.walltime_s)
     return shape
+
+
+def time_warnings(
+    request: AllocationRequest, shape: Shape, options: DispatchOptions, queue: Queue | None
+) -> Iterator[str]:
+    """Work that could go on in another job must get to its first checkpoint in this one."""
+    dialect = options.dialect
+    given = dialect.wanted_walltime_s(shape.arguments) or shape.walltime_s
+    if given is None and queue is not None:
+        given = queue.default_walltime_s or queue.max_walltime_s
+    if request.preemptible and given is not None and given < LEAST_WALLTIME_S:
+        least, found = (format_duration(timedelta(seconds=s)) for s in (LEAST_WALLTIME_S, given))
+        yield (
+            f"a job of pool '{options.pool}' gets {found}: work that does not end within that time needs at least "
+            f"{least} to start, save a checkpoint and leave, else it gets nowhere; give a longer {dialect.time_option}"
+        )
 
 
 def _slots_per_node(

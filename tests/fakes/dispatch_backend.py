@@ -147,12 +147,13 @@ class DispatchBackend:
     def pools(self) -> Sequence[str]:
         return (self._pool,)
 
-    def check(self, request: AllocationRequest) -> None:
+    def check(self, request: AllocationRequest) -> Sequence[str]:
         self._known(request.pool)
         shape = PoolShape(pool=self._pool, sizes={SLOTS: 2}, max_agents=2)
         too_much = refusal(shape, request.slots, single_agent=request.single_agent)
         if too_much is not None:
             raise Unsatisfiable(too_much.why, nearest=too_much.nearest)
+        return ()
 
     def abilities(self, pool: str) -> Abilities | None:
         return None

@@ -147,11 +147,17 @@ class FakeAgent:
 
     # What happens to it
 
-    def exit(self, container_id: str, code: int = 0, failure: ExitFailure | None = None) -> None:
+    def exit(
+        self,
+        container_id: str,
+        code: int = 0,
+        failure: ExitFailure | None = None,
+        message: str = "",
+    ) -> None:
         """The container's process ends."""
         container = self.containers[container_id]
         if container.exit is None:
-            self._finish(container, code, failure)
+            self._finish(container, code, failure, message)
 
     async def drop(self) -> None:
         """The connection breaks; the agent comes back by itself."""
@@ -362,11 +368,19 @@ class FakeAgent:
         code = await self.program(container.spec)
         self._finish(container, code, None)
 
-    def _finish(self, container: FakeContainer, code: int, failure: ExitFailure | None) -> None:
+    def _finish(
+        self,
+        container: FakeContainer,
+        code: int,
+        failure: ExitFailure | None,
+        message: str = "",
+    ) -> None:
         if container.task is not None and container.task is not asyncio.current_task():
             container.task.cancel()
         container.state = ContainerState.EXITED
-        container.exit = ExitRecord(exit_code=code, failure=failure, at=self.clock.now())
+        container.exit = ExitRecord(
+            exit_code=code, failure=failure, message=message, at=self.clock.now()
+        )
         self._say(self._report(container))
         self._note_change()
 

@@ -118,11 +118,12 @@ class ScriptedManager:
     def pools(self) -> Sequence[str]:
         return POOLS
 
-    def check(self, request: AllocationRequest) -> None:
+    def check(self, request: AllocationRequest) -> Sequence[str]:
         if why := self.too_small.get(request.pool):
             raise Unsatisfiable(why)
         if request.pool in self.too_large:
             raise Unfulfillable(f"request unfulfillable: {request.slots} slots")
+        return ()
 
     def abilities(self, pool: str) -> Abilities | None:
         return None

@@ -4,7 +4,7 @@ The rule: nothing is placed where it could neither finish nor checkpoint before 
 agent must last at the least to be of use to a request:
 
 * what is known to finish (its run time was said or learned): that time;
-* what can be preempted: `USEFUL_S` of work, and the time that it needs to checkpoint and leave (`Request.leave_s`);
+* what can be preempted: `USEFUL_S` of work, and its lead (`lead_s`): the time to checkpoint and leave;
 * what can do both: the shorter of the two;
 * what cannot be preempted and whose run time nobody knows: `USEFUL_S`. Nobody can say that it would not finish.
 """
@@ -23,26 +23,60 @@ USEFUL_S = 300.0
 SUCCESSOR_S = 300.0
 """So long before work must leave its agent, another is looked for."""
 
+LEAD_SHARE = 0.25
+"""Of the time that an agent gives, work is asked to leave for this share of it at the most, unless leaving takes it
+longer: an agent that lasts for 5 minutes is not left 5 minutes before its end."""
+
+
+LEAST_S = USEFUL_S / (1 - LEAD_SHARE)
+"""The shortest time in which work of unknown length has `USEFUL_S` before its lead: 400 s."""
+
+LEAST_WALLTIME_S = 180.0
+"""A batch job that is shorter holds no start (1 minute), no checkpoint (1 minute) and no lead (`LEAD_SHARE`)."""
+
+
+def lead_s(request: Request, lifetime_s: float) -> float:
+    """How long before the end of agents that it has for `lifetime_s` in all it is asked to checkpoint and leave.
+
+    `leave_s`, or `LEAD_SHARE` of the time if that is less; never less than what it needs (`leave_least_s`), nor more
+    than half of the time.
+    """
+    lead = max(min(request.leave_s, LEAD_SHARE * lifetime_s), request.leave_least_s)
+    return max(0.0, min(lead, lifetime_s / 2))
+
 
 def least_s(request: Request) -> float:
     """An agent that ends sooner than in so many seconds is of no use to it."""
     run_s = request.expected_run_s
     if not request.preemptible:
         return USEFUL_S if run_s is None else run_s
-    checkpointed = USEFUL_S + request.leave_s
+    checkpointed = _with_lead_s(request)
     return checkpointed if run_s is None else min(run_s, checkpointed)
 
 
-def must_leave(one: Running, ends_at: float, now: float) -> bool:
-    """Whether the end of one of its agents is so near that it must be asked now. Not what will finish in time."""
-    if now < ends_at - one.request.leave_s:
+def _with_lead_s(request: Request) -> float:
+    """The shortest time that leaves `USEFUL_S` before the lead."""
+    lead = max(
+        min(request.leave_s, USEFUL_S * LEAD_SHARE / (1 - LEAD_SHARE)), request.leave_least_s
+    )
+    return USEFUL_S + min(lead, USEFUL_S)
+
+
+def must_leave(one: Running, ends_at: float, now: float, *, early: bool = False) -> bool:
+    """Whether the end of one of its agents is so near that it must be asked now. Not what will finish in time.
+
+    `early`: the agent goes sooner than was known when the work began there; then the whole `leave_s` counts.
+    """
+    request = one.request
+    whole = max(request.leave_s, request.leave_least_s)
+    if now < ends_at - (whole if early else lead_s(request, ends_at - one.started)):
         return False
     return one.expected_end is None or not now <= one.expected_end <= ends_at
 
 
-def wants_successor(one: Running, ends_at: float, now: float) -> bool:
+def wants_successor(one: Running, ends_at: float, now: float, *, early: bool = False) -> bool:
     """Whether it goes on elsewhere, and so soon that another agent should be on its way."""
-    return one.request.preemptible and must_leave(one, ends_at, now + SUCCESSOR_S)
+    return one.request.preemptible and must_leave(one, ends_at, now + SUCCESSOR_S, early=early)
 
 
 def successor_least_s(request: Request) -> float:

@@ -17,7 +17,7 @@ from master.core.reasons import Reason
 
 DEFAULT_PRIORITY = 42
 LEAVE_S = 300.0
-"""How long before the end of its agent work is asked to leave, unless its preemption timeout is shorter."""
+"""How long before the end of its agent work is asked to leave at the most, unless leaving took it longer before."""
 
 
 class SchedulerType(StrEnum):
@@ -76,7 +76,9 @@ class Request:
     expected_run_s: float | None = None
     """How long it will probably hold its slots, known or learned; None: nobody knows."""
     leave_s: float = LEAVE_S
-    """How long before the end of its agent it is asked to leave."""
+    """How long before the end of its agent it is asked to leave, if that gives time enough (`end_times.lead_s`)."""
+    leave_least_s: float = 0.0
+    """How long before at the least: learned from how long leaving took it."""
     requires: Requirements = NO_REQUIREMENTS
     """What it asks of its agents beside slots."""
 

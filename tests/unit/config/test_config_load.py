@@ -459,3 +459,16 @@ def test_the_port_depends_on_tls_unless_it_is_given(tmp_path: Path) -> None:
     assert load(path).port == 8443
     path.write_text("port: 99\nsecurity: {tls: {cert: c, key: k}}")
     assert load(path).port == 99
+
+
+def test_walltimes_that_get_nothing_done_are_told(tmp_path: Path) -> None:
+    short = {"type": "slurm", "walltime": "2m"}
+    pilots = {"type": "slurm", "mode": "pilot", "walltimes": ["10m", "5m"]}
+    pools = [{"pool_name": "a", "provider": short}, {"pool_name": "b", "provider": pilots}]
+    config = loaded(tmp_path, json.dumps({"resource_pools": pools}))
+    assert config.warnings == (
+        "resource_pools[0].provider.walltime: 2m is too short for work to start, save a checkpoint and leave: "
+        "give at least 3m, unless all work ends within that time",
+        "resource_pools[1].provider.walltimes: no work of unknown length starts on a pilot of 5m: "
+        "give at least 9m",
+    )

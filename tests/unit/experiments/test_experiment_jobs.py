@@ -229,7 +229,8 @@ async def test_a_running_trial_moves_with_its_checkpoint_and_all_settings(life: 
         await cluster.exit(0)
         assert cluster.rm.take() == [("request", cluster.run.id)]
         after = cluster.rm.requests[cluster.run.id]
-        assert replace(after, pool="default", allocation_id=first) == before
+        assert after.leave_took_s == 0.0, "as its last run did"
+        assert replace(after, pool="default", allocation_id=first, leave_took_s=None) == before
         assert (after.pool, cluster.trial.restarts) == ("other", 0)
         row = await stored(cluster)
         assert (row.resource_pool, row.queue_position) == ("other", str(PLACE))

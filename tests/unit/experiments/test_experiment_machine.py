@@ -74,7 +74,7 @@ def test_a_trial_that_is_lost_again_and_again_without_a_checkpoint_fails() -> No
     lose(world)
     assert world.state.phase is Phase.ERROR
     assert world.trial().error.startswith(
-        "its allocations were lost 3 times without a new checkpoint: "
+        "its allocations were lost or preempted 3 times without a new checkpoint: "
     )
     assert world.trial().restarts == 0
 
@@ -142,6 +142,119 @@ def test_what_is_killed_at_the_end_of_its_time_must_have_saved(saves: bool) -> N
     world.tick()
     world.exit(code=137)
     assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, 0 if saves else 1)
+
+
+def take_slots(world: PureExperiment, *, why: str = "a job of higher priority") -> None:
+    """Others want them, whether or not the trial is ready."""
+    world.on_run(world.trial(), lambda s: allocation.terminate(s, why, now=world.now))
+
+
+@pytest.mark.parametrize("ready", [False, True], ids=["starting", "at work"])
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_legs_of_a_short_batch_job_that_save_nothing_end_the_trial(
+    ready: bool, max_restarts: int
+) -> None:
+    """A walltime that holds no checkpoint submitted job after job: the trial left each one as it was asked to."""
+    world = PureExperiment(max_restarts=max_restarts)
+    for leg in range(max_restarts + 1):
+        assert (world.trial().phase, world.trial().restarts) == (Phase.ACTIVE, leg)
+        world.start(ready=ready)
+        end = world.now + timedelta(minutes=3)
+        world.on_run(
+            world.trial(),
+            lambda s, e=end: allocation.terminate(
+                s, "agent a ends", now=world.now, deadline=e, at_limit=True
+            ),
+        )
+        if ready:
+            world.acknowledge()
+        world.exit(code=0 if ready else 137)
+    assert world.trial().phase is Phase.ERROR
+    assert world.trial().error.startswith("no new checkpoint within the time of its batch job (")
+
+
+@pytest.mark.parametrize("ready", [False, True], ids=["killed at its start", "leaves"])
+def test_a_trial_that_never_saves_is_not_preempted_for_ever(ready: bool) -> None:
+    world = PureExperiment(max_restarts=0)
+    world.max_lost_runs = 3
+    for _ in range(4):
+        assert world.trial().phase is Phase.ACTIVE
+        world.start(ready=ready)
+        take_slots(world)
+        if ready:
+            world.acknowledge()
+        world.exit(code=0 if ready else 137)
+    assert world.trial().phase is Phase.ERROR
+    assert world.trial().error.startswith(
+        "its allocations were lost or preempted 4 times without a new checkpoint: allocation "
+    )
+    assert world.trial().error.endswith("a job of higher priority")
+    assert world.trial().restarts == 0
+
+
+def test_preemption_after_a_new_checkpoint_and_pauses_are_never_counted() -> None:
+    world = PureExperiment(max_restarts=0)
+    world.max_lost_runs = 0
+    for number in range(5):
+        world.start()
+        take_slots(world)
+        checkpoint(world, f"uuid-{number}", number)
+        world.acknowledge()
+        world.exit()
+        world.start(ready=False)
+        world.do(machine.pause)
+        world.exit(code=137)
+        world.do(machine.activate)
+    assert (world.trial().phase, world.trial().lost_runs) == (Phase.ACTIVE, 0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_next_run_knows_how_long_leaving_took(late: bool) -> None:
+    world = PureExperiment(preemption_timeout_s=40.0)
+    world.start()
+    take_slots(world)
+    world.now += timedelta(seconds=40 if late else 25)
+    if late:
+        world.tick()
+    else:
+        world.acknowledge()
+    world.exit(code=137 if late else 0)
+    assert world.run_of().leave_took_s == (40.0 if late else 25.0)
+    world.start()
+    world.exit(code=1)
+    assert world.run_of().leave_took_s == (40.0 if late else 25.0), "of the last one that was asked"
+
+
+def refuse(world: PureExperiment, agent: str, message: str) -> None:
+    """Its node cannot start it."""
+    trial = world.trial()
+    box = (Container(container_id=f"c-{trial.id}", agent_id=agent, rank=0),)
+    world.on_run(trial, lambda s: allocation.granted(s, box, token_hash="h", ports={}))
+    world.exit(code=None, failure=FailureKind.ABORTED, message=message)
+
+
+@pytest.mark.parametrize("agents", [("a", "a", "a"), ("a", "b")])
+def test_what_fails_the_same_way_at_each_start_ends_the_trial_with_its_cause(
+    agents: tuple[str, ...],
+) -> None:
+    """Another machine would only cost money."""
+    world = PureExperiment(max_restarts=5)
+    for number, agent in enumerate(agents):
+        assert world.trial().phase is Phase.ACTIVE
+        refuse(world, agent, f"cannot mount /data of {agent} for 1.7f3a9b2c44.{number}")
+        world.sit_out_the_pause()
+    trial = world.trial()
+    assert (trial.phase, trial.restarts) == (Phase.ERROR, 0)
+    where = "3 times in a row on a" if len(agents) == 3 else "on 2 nodes (a, b)"
+    assert trial.error.startswith(f"it could not be started {where}: cannot mount /data of ")
+
+
+def test_different_failures_at_the_start_are_tried_again() -> None:
+    world = PureExperiment()
+    for message in ("disk full", "no such device", "disk full", "no such device"):
+        refuse(world, "a", message)
+        world.sit_out_the_pause()
+    assert world.trial().phase is Phase.ACTIVE
 
 
 def test_runs_that_cannot_even_start_end_the_trial_at_last() -> None:

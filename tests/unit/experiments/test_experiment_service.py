@@ -210,7 +210,9 @@ async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClo
             over = cluster.only.state.phase.is_terminal
     assert over
     told = [(entry["event"], entry.get("state"), entry["error"]) for entry in logs]
-    why = "its allocations were lost 11 times without a new checkpoint: agent a0 is gone"
+    why = (
+        "its allocations were lost or preempted 11 times without a new checkpoint: agent a0 is gone"
+    )
     assert told == [
         ("trial failed", None, why),
         ("experiment ended", "ERROR", "every trial of the search failed"),

@@ -279,3 +279,14 @@ def test_an_account_that_is_not_the_users() -> None:
     ]
     assert "chemistry is not an account of me" in check.found
     assert "physics, biology" in check.advice
+
+
+def test_a_time_that_holds_no_checkpoint_is_told_with_what_would() -> None:
+    debug = replace(GPU, name="debug", max_walltime_s=120.0)
+    site = Site(queues={"debug": debug, "gpu": GPU})
+    found = {check.name: check for check in findings(facts(site=site), planned(site=site))}
+    assert found["partition gpu"].status is Status.OK
+    check = found["partition debug"]
+    assert check.status is Status.WARNING
+    assert check.found.endswith("a job gets 2m")
+    assert check.advice.startswith("give jobs at least 3m (walltime in master.yaml)")

@@ -186,7 +186,7 @@ def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
         assert world.master.grant_of("task-2.1") is None
         reason = world.backend.explain("task-2.1")
         assert reason is not None
-        assert "1 agent ends too soon for it (needs 10 min)" in reason.text
+        assert "1 agent ends too soon for it (needs 7 min)" in reason.text
 
     play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -247,6 +247,35 @@ def test_work_leaves_before_the_end_that_its_job_has_now(play: Play, taken_away:
         assert [(e.deadline, e.at_limit) for e in asked] == [
             (datetime.fromtimestamp(batch.site.ends_at, UTC), not taken_away)
         ]
+
+    play(scenario)
+
+
+def test_work_in_a_short_job_has_most_of_its_time(play: Play) -> None:
+    """It was asked to leave 5 minutes before the end of 3: at once, again and again."""
+
+    async def scenario(batch: BatchWorld) -> None:
+        end = batch.world.clock.now() + timedelta(minutes=3)
+        batch.site.ends_at = end.timestamp()
+        await batch.world.run_allocation(allocation(1, slots=4))
+        await batch.world.settle(120)
+        assert await ask_times(batch) == []
+        await batch.world.settle(30)
+        assert [(e.deadline, e.at_limit) for e in await ask_times(batch)] == [(end, True)]
+
+    play(scenario)
+
+
+def test_work_that_leaves_slowly_is_asked_earlier_the_next_time(play: Play) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        end = batch.world.clock.now() + timedelta(hours=2)
+        batch.site.ends_at = end.timestamp()
+        slow = replace(allocation(1, slots=4), leave_took_s=400.0, preemption_timeout_s=3600.0)
+        await batch.world.run_allocation(slow)
+        await batch.world.settle(7200 - 900)
+        assert await ask_times(batch) == []
+        await batch.world.settle(120)
+        assert [e.deadline for e in await ask_times(batch)] == [end]
 
     play(scenario)
 

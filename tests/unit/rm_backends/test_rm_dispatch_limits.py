@@ -207,6 +207,25 @@ def test_what_the_site_could_never_give_is_refused_at_submission(
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("time", "preemptible", "told"),
+    [("--time=2", True, True), ("--time=3", True, False), ("--time=2", False, False)],
+)
+def test_a_time_that_holds_no_checkpoint_is_told_at_submission(
+    play: Play, time: str, preemptible: bool, told: bool
+) -> None:
+    async def scenario(batch: BatchWorld) -> None:
+        await batch.world.settle(5)
+        asked = BatchOptions(slurm=JobOptions(arguments=(time,)))
+        request = replace(allocation(1, slots=4), batch=asked, preemptible=preemptible)
+        notes = batch.world.backend.check(request)
+        assert bool(notes) is told
+        assert all("gets 2m: work that does not end within that time" in note for note in notes)
+        assert all("needs at least 3m to start, save a checkpoint" in note for note in notes)
+
+    play(scenario)
+
+
 def test_a_pool_of_pbs_says_it_in_the_words_of_pbs() -> None:
     options = DispatchOptions(pool="p", system="pbs", queue="workq")
     queue = Queue(name="workq", nodes=2, gpus_per_node=4, max_walltime_s=3600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -98,14 +99,28 @@ def test_what_never_started_asks_again_after_a_pause(
 
 
 def test_what_can_never_be_started_ends_after_some_tries() -> None:
+    """Each time for another reason."""
     state = waiting()
-    for _ in range(MAX_ABORTS):
+    reasons = [replace(REFUSED, message=f"no {letter}") for letter in "abcdefghijk"]
+    for reason in reasons[:MAX_ABORTS]:
+        state = exited(granted(state), reason).state
+        assert not state.is_over
+        state = machine.clock_ticked(state, LATER).state
+    state = exited(granted(state), reasons[-1]).state
+    assert state.is_over
+    assert state.exit_status == "task failed: it could not be started 11 times in a row: no k"
+
+
+def test_what_a_node_refuses_three_times_for_one_reason_ends_with_it() -> None:
+    state = waiting()
+    for _ in range(2):
         state = exited(granted(state), REFUSED).state
         assert not state.is_over
         state = machine.clock_ticked(state, LATER).state
     state = exited(granted(state), REFUSED).state
     assert state.is_over
-    assert state.exit_status == "task failed: it could not be started 11 times in a row: disk full"
+    why = "it could not be started 3 times in a row on a: disk full"
+    assert state.exit_status == f"task failed: {why}"
 
 
 def test_a_scheduler_that_takes_a_reservation_back_does_not_end_the_command() -> None:

@@ -21,6 +21,7 @@ from math import log
 
 from benchmarks.ray_planner import ray_plan
 from provisioner.capacity import CapacityMemory
+from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planner import plan
 from provisioner.refusals import BlockKind, scope_of
@@ -38,6 +39,8 @@ TYPES = [
     ("p4-8", 8, 21.96),
     ("g6-2", 2, 2.30),
 ]
+NETWORK_GBPS = {"g4-1": 5, "g4-4": 50, "g5-1": 2.5, "g5-4": 40, "g5-8": 100, "p3-1": 10, "p3-4": 10, "p3-8": 25,
+                "p4-8": 400, "g6-2": 20}  # fmt: skip
 ZONE_MARKETS = [(zone, market) for zone in "abc" for market in (Market.ON_DEMAND, Market.SPOT)]
 SIZES = [1] * 62 + [2] * 7 + [4] * 12 + [8] * 13 + [16] * 4 + [32] * 2
 NOW = 1_000_000.0
@@ -59,6 +62,8 @@ def make_offers(doubled: bool = False) -> tuple[Offer, ...]:
             slots=slots,
             usd_per_hour=price * (0.35 if market is Market.SPOT else 1.0),
             boot_s=180.0,
+            gpu_model=name[:2],
+            network_gbps=NETWORK_GBPS[name.rstrip("x")],
         )
         for name, slots, price in types
         for zone, market in ZONE_MARKETS
@@ -131,7 +136,12 @@ def make_input(
         )
     waiting = make_gangs(rng, gangs, shapes, [node.agent_id for node in seen])
     pool = PoolInput(
-        settings=PoolSettings(pool="gpu", max_instances=200_000, max_idle_s=300.0),
+        settings=PoolSettings(
+            pool="gpu",
+            max_instances=200_000,
+            max_idle_s=300.0,
+            network_gbps_per_slot=NETWORK_GBPS_PER_SLOT,
+        ),
         offers=offers,
         demand=PoolDemand(pool="gpu", gangs=waiting, nodes=tuple(seen)),
         machines=tuple(machines),

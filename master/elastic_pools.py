@@ -92,6 +92,7 @@ def pool_settings(pool: ResolvedPool) -> PoolSettings:
         max_starting_s=pool.max_starting_s,
         aux_places=pool.max_aux_containers_per_agent,
         on_demand_after_s=pool.on_demand_after_s,
+        network_gbps_per_slot=pool.network_gbps_per_slot,
         budget=pool.budget,
         disruption=pool.disruption,
         warm_agents=pool.warm_agents,

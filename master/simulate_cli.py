@@ -241,6 +241,9 @@ def _print_summaries(summaries: Mapping[str, Summary]) -> None:
         ratio = f"{line[1][2] / line[0][2]:.3f}" if len(line) == 2 and line[0][2] else ""
         rows.append([line[0][0], *values, *([ratio] if len(line) == 2 else [])])
     names = list(summaries)
+    for name, one in summaries.items():
+        assumed = ", ".join(f"{slots} on {on}" for slots, on in one.least_machines.items())
+        typer.echo(f"least possible of {name} assumes jobs of {assumed}", err=True)
     print_rows(["", *names, *(["ratio"] if len(names) == 2 else [])], rows)
 
 

@@ -6,6 +6,9 @@ Of so many machines for a run of R hours (elasticity's expected cost, divided by
     + price x boot / R                                 machines are paid for while they boot
     + a share of a slot's price x slots x wait / R     somebody waits while they boot, or for their delivery
     + price x interruptions x work lost by one         on spot: what was done since the last checkpoint, and a boot
+
+A run over several machines takes longer, for they exchange gradients by the network: what depends on its length costs
+`slowdown` as much.
 """
 
 from __future__ import annotations
@@ -23,6 +26,14 @@ WAIT_SHARE = 0.1
 """What a slot that is waited for costs, as a share of what it costs when it works."""
 LOST_S = 960.0
 """Work that an interruption loses: half of the time between checkpoints (30 min), and a restart (1 min)."""
+NETWORK_GBPS_PER_SLOT = 10.0
+"""With so much network for each GPU, a step of work over many machines exchanges gradients as long as it computes.
+
+In a ring all-reduce each of n peers sends 2 (n - 1) / n times the gradients: in 16 bits at most 32 bits for each
+parameter. Computing takes 6 operations for each parameter and token. So exchange / compute = 32 / 6 x speed / (tokens
+of a step x bandwidth), however large the model is. For GPUs that reach 40 TFLOP/s (A10G, L4) at 20,000 tokens of a
+step each, both take as long at 10 Gbit/s. Faster GPUs need more; larger steps, and exchange while computing, less.
+"""
 
 
 def run_bucket_s(run_s: float | None) -> float:
@@ -40,13 +51,34 @@ def slot_usd_of(offers: Iterable[Offer]) -> float:
     return least if least < inf else 0.0
 
 
+def slowdown(offer: Offer, machines: int, gbps_per_slot: float) -> float:
+    """How much longer a run takes over so many of its machines than on one that is as large.
+
+    1 where nobody knows: of machines without GPUs, or whose network is unknown.
+    """
+    gbps = offer.network_gbps if offer.gpu_model else None
+    if machines < 2 or not (gbps_per_slot and gbps and offer.slots):
+        return 1.0
+    each_gbps = gbps / offer.slots
+    return 1.0 + gbps_per_slot / each_gbps * (machines - 1) / machines
+
+
 def usd_per_hour(
-    offer: Offer, *, run_s: float, boot_s: float, slot_usd: float, now: float, machines: int = 1
+    offer: Offer,
+    *,
+    run_s: float,
+    boot_s: float,
+    slot_usd: float,
+    now: float,
+    machines: int = 1,
+    slower: float = 1.0,
 ) -> float:
-    """Of each of `machines` of one gang. `slot_usd`: what an hour of a slot costs that is not waited for."""
+    """Of each of `machines` of one gang. `slot_usd`: what an hour of a slot costs that is not waited for; `slower`: the
+    slowdown of the run. An hour is one of work that nothing slows down.
+    """
     price = offer.usd_per_hour
     delay_s = 0.0 if offer.starts_at is None else max(0.0, offer.starts_at - now)
     waiting = WAIT_SHARE * slot_usd * offer.slots * (boot_s + delay_s) / run_s
     # One interruption stops the whole gang.
     lost = price * offer.interruptions_per_hour * machines * (LOST_S + boot_s) / 3600.0
-    return price + price * boot_s / run_s + waiting + lost
+    return (price + lost) * slower + price * boot_s / run_s + waiting

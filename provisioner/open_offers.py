@@ -74,9 +74,9 @@ class OpenOffers:
         return [offer for offer in offers if self._is_spared(offer) and self.may_buy(offer)]
 
     def _is_spared(self, offer: Offer) -> bool:
-        return any(
-            block.kind is BlockKind.TAKEN_BACK and block.is_shut(self.now)
-            for block in self._blocks(offer)
+        blocks = self._blocks(offer)
+        return bool(blocks) and any(
+            block.kind is BlockKind.TAKEN_BACK and block.is_shut(self.now) for block in blocks
         )
 
     def most(self, offer: Offer) -> int | None:

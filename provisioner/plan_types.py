@@ -142,6 +142,12 @@ class Launch:
     def count(self) -> int:
         return len(self.claims)
 
+    @property
+    def is_of_one_gang(self) -> bool:
+        """Its machines run one gang together."""
+        first = self.claims[0][:1]
+        return len(self.claims) > 1 and bool(first) and self.claims[1][:1] == first
+
     def also_for(self, machine: int, request_ids: Sequence[str]) -> Launch:
         """The same launch, with one of its machines bought for these, too."""
         claims = list(self.claims)

@@ -284,7 +284,7 @@ class _PoolPlan:
         self, gangs: GangClass, ones: Sequence[GangClass]
     ) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
-        quotes = self._buyable(self._quotes.of(gangs))
+        quotes = self._buyable(self._quotes.of(gangs, over_nodes=True))
         best: tuple[float, int, Offer, list[Bin], int] | None = None
         whole = {where: self._bins.whole(where, gangs) for where in self._bins.whole_places()}
         beside = [quote for where in whole for quote in self._quotes.at(where, gangs)]
@@ -410,13 +410,15 @@ class _PoolPlan:
     def _launch(self) -> None:
         launches = self._cart.launches(self.pool.settings.pool)
         self.launches = list(with_starts(launches, self.pool.stopped))
-        known: dict[tuple[int, int, tuple[str, ...]], Reason] = {}
+        known: dict[tuple[int, int, bool, tuple[str, ...]], Reason] = {}
         for launch in self.launches:
-            key = (id(launch.offer), launch.count, launch.starts)
+            key = (id(launch.offer), launch.count, launch.is_of_one_gang, launch.starts)
             asked = known.get(key)
             if asked is None:
+                over = launch.count if launch.is_of_one_gang else 1
+                slower = self._quotes.slowdown_over(launch.offer, over)
                 asked = known[key] = explain.after_failed_boot(
-                    explain.asking_now(launch.offer, launch.count, launch.starts),
+                    explain.asking_now(launch.offer, launch.count, launch.starts, slower),
                     launch.offer,
                     self.open_offers.memory,
                 )

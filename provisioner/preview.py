@@ -50,7 +50,10 @@ class Weighed:
     machines: int
     """What all of these gangs would take of it, alone on them; 0: it can hold none."""
     usd_per_work_hour: float | None
-    """What an hour of their work there is expected to cost, with boot, waiting and interruptions. None: nothing."""
+    """What an hour of their work there is expected to cost, with boot, waiting, interruptions and the network between
+    machines. None: nothing."""
+    slowdown: float
+    """So much longer each run is expected to take over several of its machines than on one."""
     launched: int
     """Machines of it that would be launched for them."""
     why_not: str = ""
@@ -216,6 +219,7 @@ class _Weighing:
             offer=offer,
             machines=machines,
             usd_per_work_hour=usd,
+            slowdown=self._quotes.slowdown(offer, gangs),
             launched=launched,
             why_not="" if launched else self._why_not(offer, gangs),
         )

@@ -7,7 +7,7 @@ again. Big machines win only where they are cheaper than the small ones they rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,13 +33,15 @@ class Purchase:
     count: int
 
 
-def cheapest_by_size(quotes: Iterable[Quote]) -> list[Quote]:
+def cheapest_by_size(
+    quotes: Iterable[Quote], *, apart: Callable[[Offer], float] = lambda _: 0.0
+) -> list[Quote]:
     """For each size the cheapest, then the fastest to boot; largest size first. What is stopped beside what is sold:
-    there are only so many of it.
+    there are only so many of it. `apart`: those that differ in that are kept apart.
     """
-    best: dict[tuple[int, bool], Quote] = {}
+    best: dict[tuple[int, bool, float], Quote] = {}
     for quote in quotes:
-        size = (quote.offer.slots, quote.offer.key.stopped)
+        size = (quote.offer.slots, quote.offer.key.stopped, apart(quote.offer))
         known = best.get(size)
         if known is None or _rank(quote) < _rank(known):
             best[size] = quote

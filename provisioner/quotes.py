@@ -6,29 +6,37 @@ On-demand waits until every spot offer that could hold the gang has refused, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from provisioner.bins import WholePlace, whole_place
 from provisioner.demand import GangClass, Wants, nodes_needed
-from provisioner.expected_cost import DEFAULT_RUN_S, slot_usd_of, usd_per_hour
+from provisioner.expected_cost import DEFAULT_RUN_S, slot_usd_of, slowdown, usd_per_hour
 from provisioner.open_offers import OpenOffers
 from provisioner.plan_types import PoolInput
 from provisioner.purchase import Quote, cheapest_by_size
 from provisioner.types import PAID_MARKETS, MachineFacts, Market, Offer
 
 
-class Shelf(NamedTuple):
-    """For gangs that want the same: of each size the cheapest offer that is open."""
+class Row(NamedTuple):
+    """The cheapest of some offers."""
 
-    paid: list[Quote]
-    patient: list[Quote]
+    by_size: list[Quote]
+    by_network: list[Quote]
+    """Of each size and network, for gangs over several machines."""
+
+
+class Shelf(NamedTuple):
+    """For gangs that want the same: the cheapest offers that are open."""
+
+    paid: Row
+    patient: Row
     """Without on-demand that is dearer than spot."""
-    all: list[Quote]
+    all: Row
     spot_sizes: frozenset[int]
     """Of spot that did not refuse, being probed or not."""
-    spared: list[Quote]
+    spared: Row
     """Spot of which a machine is taken back now."""
 
 
@@ -42,6 +50,8 @@ class Quotes:
         self._memory = open_offers.memory
         self._facts: dict[int, MachineFacts] = {}
         self._shelves: dict[tuple[Wants, int], Shelf] = {}
+        self._over_nodes: dict[tuple[int, Wants, int], list[Quote]] = {}
+        """By row, wants and slots."""
         self._at: dict[WholePlace, list[Offer]] = {}
         self._version = -1
         self.end = any(offer.end_of(now) is not None for offer in pool.offers)
@@ -54,6 +64,9 @@ class Quotes:
         )
         """Which offer is cheapest depends on how long work runs."""
         self._slot_usd = slot_usd_of(pool.offers)
+        self._gbps_per_slot = pool.settings.network_gbps_per_slot
+        self._slowed_sizes = {o.slots for o in pool.offers if self.slowdown_over(o, 2) > 1.0}
+        """Of machines that run slower together than alone."""
 
     def facts(self, offer: Offer) -> MachineFacts:
         facts = self._facts.get(id(offer))
@@ -84,15 +97,34 @@ class Quotes:
     def suitable(self, gangs: GangClass) -> list[Offer]:
         return [offer for offer in self._offers if self.suits(offer, gangs)]
 
-    def of(self, gangs: GangClass) -> list[Quote]:
-        """What these gangs may buy now; largest size first. What is spared only if nothing else would do."""
+    def of(self, gangs: GangClass, *, over_nodes: bool = False) -> list[Quote]:
+        """What these gangs may buy now; largest size first. What is spared only if nothing else would do.
+
+        `over_nodes`: where a gang takes several machines, with what the network between them costs.
+        """
+        row = self._row(gangs)
+        if over_nodes and any(0 < size < gangs.slots for size in self._slowed_sizes):
+            return self._priced_over_nodes(row, gangs)
+        return row.by_size
+
+    def _row(self, gangs: GangClass) -> Row:
         shelf = self._shelf(gangs)
-        if _hold(gangs, shelf.paid):
+        if _hold(gangs, shelf.paid.by_size):
             return shelf.paid
         if self.waits_for_spot(gangs):
             return shelf.patient
-        spared = shelf.spared and not _hold(gangs, shelf.all)
-        return shelf.spared if spared and _hold(gangs, shelf.spared) else shelf.all
+        spared = shelf.spared.by_size and not _hold(gangs, shelf.all.by_size)
+        return shelf.spared if spared and _hold(gangs, shelf.spared.by_size) else shelf.all
+
+    def _priced_over_nodes(self, row: Row, gangs: GangClass) -> list[Quote]:
+        key = (id(row.by_network), gangs.wants, gangs.slots)
+        quotes = self._over_nodes.get(key)
+        if quotes is None:
+            priced = (
+                Quote(x.offer, self._usd(x.offer, gangs.wants, gangs.slots)) for x in row.by_network
+            )
+            quotes = self._over_nodes[key] = cheapest_by_size(priced)
+        return quotes
 
     def waits_for_spot(self, gangs: GangClass) -> bool:
         """On-demand is not bought yet: some spot offer that could hold them has not refused."""
@@ -109,22 +141,31 @@ class Quotes:
                 known.append(offer)
         patient = self.waits_for_spot(gangs)
         return [
-            Quote(offer, self._usd(offer, gangs.wants))
+            Quote(offer, self._usd(offer, gangs.wants, gangs.slots))
             for offer in self._at.get(where, ())
             if self.suits(offer, gangs) and not (patient and offer.key.market is Market.ON_DEMAND)
         ]
 
     def usd(self, offer: Offer, gangs: GangClass) -> float:
         """What an hour of the work of these gangs is expected to cost on one of its machines."""
-        return self._usd(offer, gangs.wants)
+        return self._usd(offer, gangs.wants, gangs.slots)
+
+    def slowdown(self, offer: Offer, gangs: GangClass) -> float:
+        """How much longer their work takes on its machines than on a single one."""
+        machines = nodes_needed(gangs.slots, gangs.single_agent, offer.slots) or 1
+        return self.slowdown_over(offer, machines)
+
+    def slowdown_over(self, offer: Offer, machines: int) -> float:
+        """The same, of a run over so many machines."""
+        return slowdown(offer, machines, self._gbps_per_slot)
 
     def cheapest(self) -> list[Quote]:
         """Of each size, for whoever asks for nothing and does not wait; what is paid for anyway before all else."""
         shelf = self._shelf_of(Wants(late=True), None)
-        paid = {quote.offer.slots for quote in shelf.paid}
-        sold = shelf.all or shelf.spared
+        paid = {quote.offer.slots for quote in shelf.paid.by_size}
+        sold = shelf.all.by_size or shelf.spared.by_size
         others = [quote for quote in sold if quote.offer.slots not in paid]
-        return sorted([*shelf.paid, *others], key=lambda quote: -quote.offer.slots)
+        return sorted([*shelf.paid.by_size, *others], key=lambda quote: -quote.offer.slots)
 
     def open_kinds(self) -> list[Offer]:
         """Of each size, GPU, market and place the cheapest that is open: what could still be launched."""
@@ -140,6 +181,7 @@ class Quotes:
         if self._version != self.open_offers.version:
             self._version = self.open_offers.version
             self._shelves = {}
+            self._over_nodes = {}
             self._at = {}
         # How many machines there are matters to what all of them cost, and to whether they are close.
         several = wants.requires is not None and gangs is not None
@@ -170,27 +212,41 @@ class Quotes:
         sold = [quote for quote in quotes if quote.offer.key.market not in PAID_MARKETS]
         bargain = min((_per_slot(quote) for quote in spot), default=inf)
 
+        every = self._cheapest(sold)
+
         def is_patient(quote: Quote) -> bool:
             return quote.offer.key.market is not Market.ON_DEMAND or _per_slot(quote) < bargain
 
         return Shelf(
-            paid=_cheapest(quotes, lambda quote: quote.offer.key.market in PAID_MARKETS),
-            patient=_cheapest(sold, is_patient) if self.have_both else cheapest_by_size(sold),
-            all=cheapest_by_size(sold),
+            paid=self._cheapest(q for q in quotes if q.offer.key.market in PAID_MARKETS),
+            patient=self._cheapest(filter(is_patient, sold)) if self.have_both else every,
+            all=every,
             spot_sizes=frozenset(quote.offer.slots for quote in spot),
-            spared=cheapest_by_size(
+            spared=self._cheapest(
                 Quote(offer, self._usd(offer, wants))
                 for offer in self.open_offers.only_spared(offers)
             ),
         )
 
-    def _usd(self, offer: Offer, wants: Wants) -> float:
+    def _cheapest(self, quotes: Iterable[Quote]) -> Row:
+        if not self._slowed_sizes:
+            found = cheapest_by_size(quotes)
+            return Row(found, found)
+        by_network = cheapest_by_size(quotes, apart=_network)
+        return Row(cheapest_by_size(by_network), by_network)
+
+    def _usd(self, offer: Offer, wants: Wants, slots: int = 0) -> float:
+        """For gangs of so many slots."""
+        slower = 1.0
+        if offer.slots < slots and offer.slots in self._slowed_sizes:
+            slower = self.slowdown_over(offer, nodes_needed(slots, False, offer.slots) or 1)
         return usd_per_hour(
             offer,
             run_s=wants.run_s or DEFAULT_RUN_S,
             boot_s=self._memory.boot_p50_s(offer),
             slot_usd=self._slot_usd,
             now=self._now,
+            slower=slower,
         )
 
 
@@ -207,5 +263,5 @@ def _per_slot(quote: Quote) -> float:
     return quote.usd / max(1, quote.offer.slots)
 
 
-def _cheapest(quotes: Iterable[Quote], only: Callable[[Quote], bool]) -> list[Quote]:
-    return cheapest_by_size([quote for quote in quotes if only(quote)])
+def _network(offer: Offer) -> float:
+    return offer.network_gbps or 0.0

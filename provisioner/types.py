@@ -335,6 +335,8 @@ class PoolSettings:
     """How long a machine may take until its agent connects. None: as its offer says, and as was learned."""
     on_demand_after_s: float = 300.0
     """How long a gang waits for spot capacity before on-demand is bought."""
+    network_gbps_per_slot: float = 0.0
+    """What work over several machines needs, see `expected_cost`. 0: their network costs nothing."""
     budget: Budget = NO_BUDGET
     disruption: Disruption = NO_DISRUPTION
     warm_agents: int = 0

@@ -32,6 +32,7 @@ from master.core.scheduler.types import SchedulerSettings
 from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.day_hours import DayHours
 from provisioner.disruption import NO_DISRUPTION, Disruption
+from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.idle_time import MOST_IDLE_S
 from provisioner.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 from windlass.base.no_effect import NoEffect
@@ -139,6 +140,11 @@ class PoolSection(Item):
     on_demand_after: NonNegativeDuration = timedelta(minutes=5)
     """Our own key: how long a gang waits at most for spot capacity before on-demand is bought: at once when every spot
     offer that could hold it has refused."""
+    network_gbps_per_slot: Annotated[float, Field(ge=0, allow_inf_nan=False)] = (
+        NETWORK_GBPS_PER_SLOT
+    )
+    """Our own key: how much network work over several machines needs: with so many Gbit/s for each GPU it exchanges
+    gradients as long as it computes. What machines are expected to cost counts that; 0: not."""
     warm_agents: NonNegative = 0
     """Our own key: so many machines are kept ready without work, beside those that work."""
     warm_hours: Items[HoursOfDay] = ()
@@ -297,6 +303,7 @@ class ResolvedPool:
     max_starting_s: float | None = None
     budget: Budget = NO_BUDGET
     on_demand_after_s: float = 300.0
+    network_gbps_per_slot: float = NETWORK_GBPS_PER_SLOT
     disruption: Disruption = NO_DISRUPTION
     warm_agents: int = 0
     warm_hours: DayHours = ()
@@ -344,6 +351,7 @@ def resolve_pool(
         max_starting_s=None if starting is None else starting.total_seconds(),
         budget=section.budget.budget(),
         on_demand_after_s=section.on_demand_after.total_seconds(),
+        network_gbps_per_slot=section.network_gbps_per_slot,
         disruption=section.disruption.disruption(),
         warm_agents=section.warm_agents,
         warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),

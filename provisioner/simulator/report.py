@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from math import ceil
 
 from provisioner.demand import nodes_needed
-from provisioner.prices import usd_for
+from provisioner.prices import usd_for, usd_per_slot_hour
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, fits_agents
 from provisioner.simulator.trace import TraceJob
+from provisioner.types import Offer
 
 HOUR_S = 3600.0
 
@@ -35,6 +36,8 @@ class Summary:
     usd: float
     least_usd: float
     """What the work alone costs on the cheapest machines that hold it, filled without a gap: no policy is cheaper."""
+    least_machines: Mapping[int, str]
+    """Slots of a job -> the machines that this assumes. The network between several of them is not counted."""
     busy_usd: float
     boot_usd: float
     """From a launch to the first agent."""
@@ -109,6 +112,7 @@ def summary(played: Played) -> Summary:
         least_usd=least_usd(
             played.plan, [job.job for job in played.jobs], meanwhile_s=max(0.0, last - first)
         ),
+        least_machines=least_machines(played.plan, [job.job for job in played.jobs]),
         busy_usd=busy,
         boot_usd=boot,
         idle_usd=idle,
@@ -158,16 +162,35 @@ def least_usd(plan: ClusterPlan, jobs: Sequence[TraceJob], *, meanwhile_s: float
 
 def _least_price(pools: Mapping[str, PoolPlan], shape: Shape) -> float:
     """Of one slot for an hour, in USD. What only agents that are always there can hold costs nothing."""
+    offer = _least_offer(pools, shape)
+    return 0.0 if offer is None else usd_per_slot_hour(offer)
+
+
+def _least_offer(pools: Mapping[str, PoolPlan], shape: Shape) -> Offer | None:
     _, slots, single_agent = shape
-    return min(
-        (
-            offer.usd_per_hour / offer.slots
-            for pool in _may_run_in(pools, shape)
-            for offer in pool.offers
-            if offer.slots and nodes_needed(slots, single_agent, offer.slots)
-        ),
-        default=0.0,
-    )
+    able = [
+        offer
+        for pool in _may_run_in(pools, shape)
+        for offer in pool.offers
+        if offer.slots and nodes_needed(slots, single_agent, offer.slots)
+    ]
+    return min(able, key=usd_per_slot_hour, default=None)
+
+
+def least_machines(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> Mapping[int, str]:
+    """What `least_usd` assumes that jobs of each number of slots run on."""
+    pools = {pool.settings.pool: pool for pool in plan.pools}
+    shapes = sorted({(job.pool or plan.default_pool, job.slots, job.single_agent) for job in jobs})
+    found: dict[int, str] = {}
+    for shape in shapes:
+        offer, (_, slots, single_agent) = _least_offer(pools, shape), shape
+        if offer is None or slots in found:
+            continue
+        name = offer.key.instance_type or f"{offer.slots} slots"
+        machines = nodes_needed(slots, single_agent, offer.slots) or 1
+        part = f"{slots} of {offer.slots} slots of {name}"
+        found[slots] = part if slots < offer.slots else f"{machines} x {name}"
+    return dict(sorted(found.items()))
 
 
 def _may_run_in(pools: Mapping[str, PoolPlan], shape: Shape) -> Sequence[PoolPlan]:

@@ -70,7 +70,7 @@ def _print_launches(found: dict[str, Any]) -> None:
 
 
 def _print_considered(considered: list[dict[str, Any]]) -> None:
-    headers = ["Offer", "Machines", "USD/h", "With boot", "Launched", WHY_NOT]
+    headers = ["Offer", "Machines", "USD/h", "Network", "Expected", "Launched", WHY_NOT]
     for each in considered[:MOST_SHAPES]:
         asks = f" that ask for {each['asks']}" if each["asks"] else ""
         say(f"\nWeighed for {_runs(each)}{asks}:")
@@ -98,10 +98,17 @@ def _offer(each: dict[str, Any]) -> list[Any]:
         each["offer"],
         each["machines"] or "",
         _usd(each["usdPerHour"]) if each["machines"] else "",
+        _slowdown(each),
         _usd(each["usdPerWorkHour"]) if each["machines"] else "",
         each["launched"] or "",
         each["whyNot"],
     ]
+
+
+def _slowdown(each: dict[str, Any]) -> str:
+    """Of runs over several machines; masters of 0.2 do not say."""
+    slower = each.get("slowdown", 1.0)
+    return f"{slower:.2f} x as long" if slower > 1 else ""
 
 
 def _runs(each: dict[str, Any]) -> str:

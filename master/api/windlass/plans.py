@@ -95,7 +95,9 @@ class WeighedOffer(TypedDict):
     usdPerHour: float | None
     """Of these machines, by price alone."""
     usdPerWorkHour: float | None
-    """What an hour of the work would cost there, with boot, waiting and interruptions."""
+    """What an hour of the work would cost there, with boot, waiting, interruptions and the network between machines."""
+    slowdown: float
+    """So much longer each run would take over several of these machines than on one, for their network."""
     launched: int
     whyNot: str
     """Empty: it would be launched."""
@@ -278,6 +280,7 @@ def _weighed(each: Weighed) -> WeighedOffer:
         "machines": each.machines,
         "usdPerHour": _finite(each.machines * each.offer.usd_per_hour) if each.machines else None,
         "usdPerWorkHour": None if usd is None else _finite(usd),
+        "slowdown": each.slowdown,
         "launched": each.launched,
         "whyNot": each.why_not,
     }

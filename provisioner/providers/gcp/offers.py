@@ -85,6 +85,7 @@ def _offer(
     model, memory_mib = _gpu(options, facts, prices)
     family = quota_family(options.machine_type, facts.gpu)
     usd, origin = _price(key, options, facts, prices)
+    known = prices.machine(CLOUD, options.machine_type)
     return Offer(
         key=key,
         slots=facts.gpus or int(options.cpu_slot),
@@ -101,6 +102,7 @@ def _offer(
         gpu_memory_mib=memory_mib,
         cpus=facts.cpus or None,
         memory_mib=facts.memory_mib or None,
+        network_gbps=None if known is None else known.network_gbps,
         image=image_of(options, facts),
         interruptions_per_hour=SPOT_INTERRUPTIONS_PER_HOUR if spot else 0.0,
         can_stop=options.may_stop

@@ -372,6 +372,7 @@ PLAN: Json = {
                     "machines": 3,
                     "usdPerHour": 28.8,
                     "usdPerWorkHour": 30.0,
+                    "slowdown": 1.25,
                     "launched": 2,
                     "whyNot": "",
                 },
@@ -381,6 +382,7 @@ PLAN: Json = {
                     "machines": 0,
                     "usdPerHour": None,
                     "usdPerWorkHour": None,
+                    "slowdown": 1.0,
                     "launched": 0,
                     "whyNot": "too few slots for one agent",
                 },
@@ -406,6 +408,7 @@ def test_a_plan_says_what_would_be_launched_and_why_nothing_else(
     assert lines[4] == "Together 2 machines, 19.20 USD per hour"
     assert lines[5] == "4 runs in pool gpu: quota vCPUs"
     assert "Weighed for 3 runs of 8 slots in pool gpu:" in lines
+    assert " ".join(lines[-2].split()) == "aws/east/p4d/spot 3 28.80 1.25 x as long 30.00 2"
     assert " ".join(lines[-1].split()) == "aws/east/g5/spot too few slots for one agent"
     (asked,) = cluster.calls("POST", "/api/v1/windlass/fleet/plan")
     assert asked.body == {"experiment": "name: one  # kept\n"}

@@ -224,6 +224,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools.providers", PROVIDER),
         **below("resource_pools", ELASTIC),
         "resource_pools.on_demand_after": "provisioner:on_demand_after_s",
+        "resource_pools.network_gbps_per_slot": "provisioner:network_gbps_per_slot",
         "resource_pools.fall_back_to": "master/agent_pools.py:fall_back_to",
         "resource_pools.fall_back_after": "master/agent_pools.py:fall_back_after_s",
         **below(

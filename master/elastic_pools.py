@@ -224,6 +224,5 @@ def live_prices(config: MasterConfig, data_dir: Path, clock: Clock) -> LivePrice
     """Raises InvalidConfig if the table in the data folder is malformed."""
     prices = LivePrices(data_dir, config.prices.rules())
     if any(uses_prices(pool, prices.book) for pool in config.pools()):
-        for warning in prices.book.warnings(clock.now().date(), config.prices.stale_after):
-            log.warning(warning)
+        prices.warn_daily(clock, config.prices.stale_after)
     return prices

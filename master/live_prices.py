@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -12,9 +13,13 @@ import structlog
 from provisioner import fresh_prices
 from provisioner.fresh_prices import FreshPrice, Key, KnowsPrices
 from provisioner.price_book import FILE_NAME, Override, PriceBook, open_book
+from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig
 
 log = structlog.get_logger(__name__)
+
+WARNED = "prices-warned"
+"""In the data folder: the day of the last warning that the price book is old."""
 
 
 class UsesPrices(KnowsPrices, Protocol):
@@ -40,6 +45,25 @@ class LivePrices:
         """By provider: why its vendor could not be asked last."""
         self.changed: list[Callable[[], None]] = []
         """Told when there are other prices."""
+        self._is_old: Callable[[], None] = lambda: None
+
+    def warn_daily(self, clock: Clock, stale_after: timedelta) -> None:
+        """Warn of a book that is old: now and at later looks, but once a day, however often the master starts."""
+        file = self._data_dir / WARNED
+        last = _day_in(file)
+
+        def warn() -> None:
+            nonlocal last
+            today = clock.now().date()
+            if last == today:
+                return
+            for warning in self.book.warnings(today, stale_after):
+                log.warning(warning)
+            last = today
+            file.write_text(today.isoformat(), encoding="utf-8")
+
+        self._is_old = warn
+        warn()
 
     def serve(self, providers: Sequence[UsesPrices]) -> None:
         """They are given the book whenever it changes, and asked for prices of their vendors."""
@@ -53,6 +77,10 @@ class LivePrices:
 
     def look(self) -> None:
         """Take in a file that has changed. One that is malformed changes nothing, and is told once."""
+        self._take_in()
+        self._is_old()
+
+    def _take_in(self) -> None:
         mark = self._mark()
         if mark == self._seen:
             return
@@ -90,6 +118,14 @@ class LivePrices:
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _day_in(file: Path) -> date | None:
+    """None: no day is there, or what is there is none."""
+    try:
+        return date.fromisoformat(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _kept(data_dir: Path) -> Mapping[Key, FreshPrice]:

@@ -43,14 +43,12 @@ def show(
         book = open_book(_folder(data_dir))
     except WindlassError as error:
         _fail(error)
-    today = datetime.now(UTC).date()
-    for warning in book.warnings(today):
-        typer.echo(f"warning: {warning}", err=True)
     if instance_type is None:
         sizes = [
             (cloud, f"{len(x.types)} instance types") for cloud, x in book.table.clouds.items()
         ]
-        about = [("as of", str(book.table.as_of)), ("file", str(book.file))]
+        days = book.age(datetime.now(UTC).date()).days
+        about = [("as of", f"{book.table.as_of} ({days} days ago)"), ("file", str(book.file))]
         print_fields([*about, ("source", book.table.source), *sizes])
         return
     found = book.find(instance_type)

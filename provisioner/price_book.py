@@ -53,6 +53,8 @@ class MachineType(_Part):
     network_gbps: float | None = None
     usd_per_hour: Mapping[str, _Usd] = Field(default_factory=dict)
     """On demand, by region."""
+    as_of: date | None = None
+    """Of its prices, where they are older than the table."""
     spot_usd_per_hour: Mapping[str, _Usd] = Field(default_factory=dict)
 
 
@@ -184,7 +186,7 @@ class PriceBook:
         rule = self._rule(cloud, region, instance_type, market)
         if rule is not None and rule.usd_per_hour is not None:
             return Price(usd_per_hour=rule.usd_per_hour, as_of=self.table.as_of, note=OVERRIDDEN)
-        as_of, source = self.table.as_of, LIST
+        as_of, source = self._as_of(cloud, instance_type), LIST
         notes: list[str] = []
         fresh = self._fresh(cloud, region, instance_type, market)
         if fresh is not None:
@@ -210,13 +212,17 @@ class PriceBook:
 
     def _fresh(self, cloud: str, region: str, name: str, market: Market) -> FreshPrice | None:
         found = self.fresh.get((cloud, region, name, market))
-        return None if found is None or found.as_of < self.table.as_of else found
+        return None if found is None or found.as_of < self._as_of(cloud, name) else found
+
+    def _as_of(self, cloud: str, name: str) -> date:
+        machine = self.machine(cloud, name) or self.accelerator(cloud, name)
+        return (machine and machine.as_of) or self.table.as_of
 
     def age(self, today: date) -> timedelta:
         return today - self.table.as_of
 
     def warnings(self, today: date, stale_after: timedelta = STALE_AFTER) -> list[str]:
-        """What an operator should know of the table: at start, and beside prices."""
+        """What an operator should know of the table."""
         if self.age(today) <= stale_after:
             return []
         return [
@@ -229,6 +235,9 @@ class PriceBook:
     ) -> tuple[float, list[str]]:
         machine = self.machine(cloud, instance_type)
         if machine is None or not machine.usd_per_hour:
+            if machine is not None and (alike := self._alike(cloud, machine)):
+                usd, note = alike
+                return usd * self._factor(cloud, region), [note]
             size = gpus if machine is None else machine.gpus
             usd = self._dearest_of(cloud, size)
             what = "without GPUs" if not size else f"with {size} GPU{'s' * (size != 1)}"
@@ -244,6 +253,24 @@ class PriceBook:
         if market is Market.SPOT:
             notes.append("no spot price is known: counted at the on-demand price")
         return usd, notes
+
+    def _alike(self, cloud: str, machine: MachineType) -> tuple[float, str] | None:
+        """By the dearest known price of one such GPU, in that cloud if it has one."""
+        if not machine.gpus or not machine.gpu_model:
+            return None
+        for section in (self.table.clouds[cloud], *self.table.clouds.values()):
+            known = [
+                (max(other.usd_per_hour.values()) / other.gpus, name)
+                for name, other in section.types.items()
+                if other.gpus and other.gpu_model == machine.gpu_model and other.usd_per_hour
+            ]
+            if known:
+                usd, name = max(known)
+                return (
+                    usd * machine.gpus,
+                    f"no price is known: counted as {machine.gpus} {machine.gpu_model} of {name}",
+                )
+        return None
 
     def _accelerators(
         self, cloud: str, region: str, accelerator: str, gpus: int, market: Market

@@ -18,6 +18,7 @@ from master.core.expconf.schema import (
 )
 from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
 from provisioner.types import Market
+from windlass.base.instance_types import why_unusable
 
 MAX_TAGS = 50
 OUR_TAGS = 14
@@ -165,9 +166,12 @@ class AwsSection(CloudSection):
     @field_validator("instance_type")
     @classmethod
     def _known_instance_type(cls, name: str, info: ValidationInfo) -> str:
+        says_slots = info.data.get("instance_slots") is not None
+        if why := why_unusable(name, says_slots=says_slots):
+            raise ValueError(why)
         if name in known_types("aws"):
             return name
-        if info.data.get("instance_slots") is not None and TYPE_NAME.fullmatch(name):
+        if says_slots and TYPE_NAME.fullmatch(name):
             return name
         near = nearest(name, known_types("aws"))
         meant = f'did you mean "{near}"? Else' if near else "if AWS has it,"

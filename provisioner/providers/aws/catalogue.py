@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,7 @@ QUOTAS_WITHIN_S = 8.0
 """A network that reaches EC2 alone leaves these calls without an answer: the provider opens all the same."""
 _MAX_NAMES = 100
 """So many values one filter or call takes."""
+_TOTAL = re.compile(r"(?:(\d+)x )?([\d.]+) Gigabit")
 _CANONICAL = {"x86_64": "amd64", "arm64": "arm64"}
 
 
@@ -110,9 +112,17 @@ class _Efa(_Reply):
 
 
 class _Network(_Reply):
+    NetworkPerformance: str = ""
     NetworkCards: Sequence[_Card] = ()
     EfaSupported: bool = False
     EfaInfo: _Efa = _Efa()
+
+    def gbps(self) -> float | None:
+        """Of all cards together: of some types each card says what all have. "Up to" is no rate that lasts."""
+        if found := _TOTAL.fullmatch(self.NetworkPerformance):
+            return int(found[1] or 1) * float(found[2])
+        speeds = [card.BaselineBandwidthInGbps or 0.0 for card in self.NetworkCards]
+        return sum(speeds) or None
 
 
 class _Processor(_Reply):
@@ -130,7 +140,6 @@ class _Type(_Reply):
     def facts(self) -> TypeFacts:
         first = next(iter(self.GpuInfo.Gpus), None)
         cards = self.NetworkInfo.NetworkCards
-        speeds = [c.BaselineBandwidthInGbps for c in cards if c.BaselineBandwidthInGbps is not None]
         known = self.ProcessorInfo.SupportedArchitectures
         efa = self.NetworkInfo.EfaInfo.MaximumEfaInterfaces if self.NetworkInfo.EfaSupported else 0
         return TypeFacts(
@@ -140,7 +149,7 @@ class _Type(_Reply):
             gpu_memory_mib=first.MemoryInfo.get("SizeInMiB") if first else None,
             cpus=int(str(self.VCpuInfo.get("DefaultVCpus", 0))),
             memory_mib=self.MemoryInfo.get("SizeInMiB", 0),
-            network_gbps=sum(speeds) if speeds else None,
+            network_gbps=self.NetworkInfo.gbps(),
             architecture="arm64" if "x86_64" not in known and "arm64" in known else "x86_64",
             network_cards=max(1, len(cards)),
             efa_interfaces=efa,

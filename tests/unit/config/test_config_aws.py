@@ -202,3 +202,33 @@ def test_a_region_that_is_not_known_yet_is_taken(tmp_path: Path) -> None:
         "resource_pools: [{pool_name: gpu, provider: {type: aws, region: nz-polar-7}}]",
     )
     assert section.region == "nz-polar-7"
+
+
+def provider(folder: Path, text: str) -> AwsSection:
+    file = folder / "master.yaml"
+    file.write_text(f"resource_pools: [{{pool_name: gpu, provider: {text}}}]")
+    (found,) = load(file).pools()[0].providers
+    assert isinstance(found, AwsSection)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "slots", "said"),
+    [
+        ("trn1.32xlarge", "", "AWS Neuron devices, which no runtime of Windlass gives to tasks"),
+        ("inf2.xlarge", "instance_slots: 1, ", "use a type with NVIDIA GPUs, such as g5.xlarge"),
+        ("dl1.24xlarge", "instance_slots: 8, ", "use a type with NVIDIA GPUs"),
+        ("g5g.xlarge", "", "has Arm processors"),
+    ],
+)
+def test_machines_that_tasks_cannot_use_are_refused(
+    kind: str, slots: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        provider(tmp_path, f"{{type: aws, {slots}instance_type: {kind}}}")
+    assert said in str(refused.value)
+
+
+def test_who_says_the_slots_of_arm_machines_knows_them(tmp_path: Path) -> None:
+    found = provider(tmp_path, "{type: aws, instance_slots: 2, instance_type: g5g.metal}")
+    assert found.instance_type == "g5g.metal"

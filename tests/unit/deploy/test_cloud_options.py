@@ -417,14 +417,18 @@ def test_types_that_the_master_would_refuse_are_refused_before_it_is_made() -> N
     assert checked_types(aws()) is not None
     with pytest.raises(InvalidConfig) as error:
         checked_types(
-            aws(aux_agent_instance_type="m5.9xlarge", compute_agent_instance_type="g5g.xlarge")
+            aws(aux_agent_instance_type="m5.9xlarge", compute_agent_instance_type="g9.xlarge")
         )
     first, second = error.value.problems
     assert first.startswith(
         "--aux-agent-instance-type: the master does not know m5.9xlarge: did you"
     )
     assert second.endswith("if AWS has it, give its GPUs with --compute-agent-slots")
+    with pytest.raises(InvalidConfig, match="has Arm processors"):
+        checked_types(aws(compute_agent_instance_type="g5g.xlarge"))
     checked_types(aws(compute_agent_instance_type="g5g.xlarge", compute_agent_slots="1"))
+    with pytest.raises(InvalidConfig, match=r"trn1\.2xlarge has AWS Neuron devices"):
+        checked_types(aws(compute_agent_instance_type="trn1.2xlarge", compute_agent_slots="1"))
 
 
 def test_missing_ones_are_named() -> None:

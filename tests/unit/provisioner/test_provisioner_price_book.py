@@ -25,7 +25,7 @@ from windlass.base.errors import InvalidConfig
 
 BOOK = PriceBook(table=read_table(BUNDLED))
 FAMILIES = {
-    "aws": "g4dn g5 g6 g6e p2 p3 p3dn p4d p5 p5e p5en p6-b200 trn1 trn2 t3 c5 m5 m6i",
+    "aws": "g4dn g5 g5g g6 g6e g7e p2 p3 p3dn p4d p5 p5e p5en p6-b200 t3 c5 m5 m6i",
     "gcp": "n1 n2 e2 c3 a2 a3 a4 g2 g4",
 }
 
@@ -62,7 +62,7 @@ def test_a_region_without_a_list_price_says_that_it_is_estimated() -> None:
 
 
 def test_an_unknown_price_is_the_dearest_known_of_that_size_and_says_so() -> None:
-    unknown = BOOK.price("aws", "us-east-1", "p5e.48xlarge")
+    unknown = BOOK.price("aws", "us-east-1", "p9.48xlarge", gpus=8)
     eights = [
         max(machine.usd_per_hour.values())
         for machine in BOOK.table.clouds["aws"].types.values()
@@ -71,8 +71,34 @@ def test_an_unknown_price_is_the_dearest_known_of_that_size_and_says_so() -> Non
     assert unknown.usd_per_hour == max(eights)
     assert "no price is known" in unknown.note
     assert "8 GPUs" in unknown.note
-    new = BOOK.price("aws", "us-east-1", "p9.metal", gpus=8)
-    assert new.usd_per_hour == max(eights)
+
+
+def test_a_known_machine_without_a_price_counts_as_others_with_the_same_gpus() -> None:
+    h200 = BOOK.price("aws", "us-east-1", "p5e.48xlarge")
+    assert h200.usd_per_hour == BOOK.price("aws", "us-east-1", "p5en.48xlarge").usd_per_hour
+    assert h200.note == "no price is known: counted as 8 H200 of p5en.48xlarge"
+    one_of_eight = BOOK.price("gcp", "us-central1", "a3-highgpu-1g").usd_per_hour
+    assert 8 * one_of_eight >= BOOK.price("gcp", "us-central1", "a3-highgpu-8g").usd_per_hour
+    elsewhere = BOOK.price("gcp", "us-central1", "a4-highgpu-8g")
+    assert elsewhere.note == "no price is known: counted as 8 B200 of p6-b200.48xlarge"
+
+
+@pytest.mark.parametrize(
+    ("name", "gbps"),
+    [
+        ("g6e.12xlarge", 100),
+        ("g6e.24xlarge", 200),
+        ("g6e.48xlarge", 400),
+        ("p5en.48xlarge", 3200),
+        ("p6-b200.48xlarge", 3200),
+        ("g7e.48xlarge", 1600),
+        ("g5g.xlarge", 1.25),
+    ],
+)
+def test_networks_are_as_fast_as_aws_says(name: str, gbps: float) -> None:
+    machine = BOOK.machine("aws", name)
+    assert machine is not None
+    assert machine.network_gbps == gbps
 
 
 def test_a_spot_price_that_is_unknown_counts_as_on_demand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,38 @@ def test_a_file_that_is_broken_at_the_start_stops_it(tmp_path: Path) -> None:
     replace(tmp_path, "[]")
     with pytest.raises(InvalidConfig):
         LivePrices(tmp_path)
+
+
+def test_an_old_book_warns_once_a_day_however_often_a_master_starts(tmp_path: Path) -> None:
+    write(tmp_path, 10.0)
+    clock = ManualClock(datetime(2027, 11, 1, 12, tzinfo=UTC))
+
+    def warnings() -> list[str]:
+        with capture_logs() as logs:
+            prices = LivePrices(tmp_path)
+            prices.warn_daily(clock, timedelta(days=180))
+            prices.look()
+            prices.look()
+        return [log["event"] for log in logs if log["log_level"] == "warning"]
+
+    (told,) = warnings()
+    assert "the price book of 2026-11-01 is 365 days old" in told
+    assert warnings() == []
+    clock.advance(86_400.0)
+    assert len(warnings()) == 1
+    write(tmp_path, 10.0, "2027-11-02")
+    clock.advance(86_400.0)
+    assert warnings() == []
+
+
+def test_a_master_that_runs_for_days_warns_on_each(tmp_path: Path) -> None:
+    write(tmp_path, 10.0)
+    clock = ManualClock(datetime(2027, 11, 1, 12, tzinfo=UTC))
+    prices = LivePrices(tmp_path)
+    with capture_logs() as logs:
+        prices.warn_daily(clock, timedelta(days=180))
+        for _ in range(3):
+            clock.advance(86_400.0)
+            prices.look()
+            prices.look()
+    assert len(logs) == 4

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from windlass.base.errors import InvalidConfig
+from windlass.base.instance_types import why_unusable
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.server_tables import loaded
 
@@ -23,9 +24,14 @@ def checked_types(options: AwsOptions) -> AwsOptions:
 
 def _unknown(options: AwsOptions, known: frozenset[str]) -> Iterator[str]:
     aux, compute = options.aux_agent_instance_type, options.compute_agent_instance_type
-    if aux not in known:
+    says_slots = options.compute_agent_slots is not None
+    if why := why_unusable(aux, says_slots=False):
+        yield f"--aux-agent-instance-type: {why}"
+    elif aux not in known:
         yield f"--aux-agent-instance-type: the master does not know {aux}{_near(aux, known)}"
-    if compute not in known and options.compute_agent_slots is None:
+    if why := why_unusable(compute, says_slots=says_slots):
+        yield f"--compute-agent-instance-type: {why}"
+    elif compute not in known and not says_slots:
         yield (
             f"--compute-agent-instance-type: the master does not know {compute}{_near(compute, known)}; if AWS has it, "
             "give its GPUs with --compute-agent-slots"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import re2
 
@@ -39,15 +40,22 @@ class Pattern:
         if len(text) > MAX_LENGTH:
             raise ValueError(f"it has {len(text)} characters; the maximum is {MAX_LENGTH}")
         try:
-            self._search = _search(text)
+            compiled = _compile(text)
+            self._search: Callable[[bytes], object] = compiled.search
+            self._size: int = max(compiled.programsize, compiled.reverseprogramsize)
         except re2.error as error:
             raise ValueError(_problem(text, error.args[0].decode(errors="replace"))) from None
         except UnicodeEncodeError:
             raise ValueError("it contains half of a surrogate pair") from None
-        self._search_lines = None
+        self._search_lines: Callable[[bytes], object] | None = None
         if not _OF_WHOLE.search(text):
             with suppress(re2.error):  # too large with what is around it
-                self._search_lines = _search(f"(?m:{text})")
+                self._search_lines = _compile(f"(?m:{text})").search
+
+    @property
+    def size(self) -> int:
+        """Of the compiled expression: how many steps one character may take."""
+        return self._size
 
     def is_in(self, line: str) -> bool:
         """Whether it matches anywhere in the line."""
@@ -58,12 +66,11 @@ class Pattern:
         return self._search_lines is None or self._search_lines(lines) is not None
 
 
-def _search(text: str) -> Callable[[bytes], object]:
+def _compile(text: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MAX_MEMORY
-    search: Callable[[bytes], object] = re2.compile(text.encode(), options).search
-    return search
+    return re2.compile(text.encode(), options)
 
 
 def _problem(text: str, said: str) -> str:

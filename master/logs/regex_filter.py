@@ -1,57 +1,163 @@
-"""Searching the lines of task logs for a user's regular expression, in threads of their own."""
+"""Searching the lines of task logs for a user's regular expression, in threads of their own.
+
+A match is linear in its line, and still takes long where expression and line are large. So the size of both together
+is bounded, searches and users have a budget of CPU time, and users take turns.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 
 from master.core.patterns import Pattern
 from master.logs.rows import LogRow
-from windlass.base.errors import InvalidArgument
+from master.logs.search_turns import Budget, Turns
+from windlass.base.errors import InvalidArgument, WindlassError
 
-DEADLINE_S = 5.0
-"""Of CPU time for one page, which takes milliseconds."""
 THREADS = 2
 """Shared by all searches: they neither wait for others' work nor keep others waiting."""
+SLICE_S = 0.1
+"""Of CPU time, until it is somebody else's turn."""
+SEARCH_CPU_S = 20.0
+"""Of one search: ten million lines for a common expression."""
+SEARCH_CPU_PER_S = 0.05
+"""Comes back to a search that follows a log for days."""
+USER_CPU_S = 60.0
+USER_CPU_PER_S = 0.2
+MOST_STEPS = 2**25
+"""Of one match, which nothing can stop: about two seconds at the worst."""
+REMEMBERED = 1_000
+"""Users whose budget is not full."""
+
+
+class SearchesThrottled(WindlassError):
+    """Try again in a while."""
+
+    code = "throttled"
+
+
+@dataclass(slots=True)
+class Search:
+    """One search of one user."""
+
+    pattern: Pattern
+    user: int | None
+    budget: Budget
+    lines: int = 0
+    """That were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    kept: list[LogRow] = field(default_factory=list)
+    looked_at: int = 0
+    spent_s: float = 0.0
+    too_large: int = 0
+    """Bytes of a line that this expression is not tried on."""
 
 
 class RegexFilter:
-    def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
-        self._deadline_s = deadline_s
-        self._threads = ThreadPoolExecutor(THREADS, "log-search")
+    def __init__(
+        self, *, search_cpu_s: float = SEARCH_CPU_S, user_cpu_s: float = USER_CPU_S
+    ) -> None:
+        self._search_cpu_s = search_cpu_s
+        self._user_cpu_s = user_cpu_s
+        self._turns = Turns(THREADS, "log-search")
+        self._users: dict[int | None, Budget] = {}
 
-    async def compile(self, text: str) -> Pattern:
-        """Raises InvalidArgument if it is no regular expression, or not a supported one."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _compiled, text)
-
-    async def keep(self, pattern: Pattern, rows: Sequence[LogRow]) -> Sequence[LogRow]:
-        """The rows in which the pattern is found. Raises InvalidArgument if that takes too long."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._matching, pattern, rows
+    async def begin(self, text: str, user: int | None) -> Search:
+        """Raises InvalidArgument if it is no regular expression, or not a supported one; SearchesThrottled."""
+        now = asyncio.get_running_loop().time()
+        budget = Budget(self._search_cpu_s, SEARCH_CPU_PER_S, self._search_cpu_s, now)
+        self._require_budget(user, now)
+        pattern, _ = await self._turns.run(
+            user, partial(_compiled, text), lambda made: self._spend(user, made[1])
         )
+        return Search(pattern, user, budget)
 
-    def _matching(self, pattern: Pattern, rows: Sequence[LogRow]) -> Sequence[LogRow]:
-        until = time.thread_time() + self._deadline_s
+    async def keep(self, search: Search, rows: Sequence[LogRow]) -> Sequence[LogRow]:
+        """The rows in which the pattern is found. Raises InvalidArgument or SearchesThrottled where that takes long."""
         kept: list[LogRow] = []
-        for row in rows:
-            if pattern.is_in(row.log):
-                kept.append(row)
-            if time.thread_time() > until:
+        while rows:
+            self._require_left(search)
+            found = await self._turns.run(
+                search.user,
+                partial(_look, search.pattern, rows),
+                lambda done: self._account(search, done),
+            )
+            if found.too_large:
                 raise InvalidArgument(
-                    f"searchText: these lines take more than {self._deadline_s:g} seconds to search:"
-                    " write a simpler expression"
+                    f"searchText: this expression is too large for a line of {found.too_large} bytes: write a simpler "
+                    "one, with smaller repetitions, or narrow the search by time"
                 )
+            kept += found.kept
+            rows = rows[found.looked_at :]
         return kept
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        await self._turns.close()
+
+    def _require_left(self, search: Search) -> None:
+        now = asyncio.get_running_loop().time()
+        if search.budget.left(now) <= 0:
+            raise InvalidArgument(
+                f"searchText: this search has used up its {self._search_cpu_s:g} seconds of CPU time after "
+                f"{search.lines} lines: write a simpler expression, or narrow it by time"
+            )
+        self._require_budget(search.user, now)
+
+    def _require_budget(self, user: int | None, now: float) -> None:
+        budget = self._users.get(user)
+        if budget is not None and (wait_s := budget.wait_s(now)):
+            raise SearchesThrottled(
+                f"searchText: your searches have used up {self._user_cpu_s:g} seconds of CPU time: write simpler "
+                f"expressions, and try again in {math.ceil(wait_s)} s"
+            )
+
+    def _account(self, search: Search, done: _Slice) -> None:
+        search.lines += done.looked_at
+        search.budget.spend(done.spent_s, asyncio.get_running_loop().time())
+        self._spend(search.user, done.spent_s)
+
+    def _spend(self, user: int | None, spent_s: float) -> None:
+        now = asyncio.get_running_loop().time()
+        if user not in self._users and len(self._users) >= REMEMBERED:
+            full = [who for who, one in self._users.items() if one.left(now) >= one.most_s]
+            for who in full:
+                del self._users[who]
+        new = Budget(self._user_cpu_s, USER_CPU_PER_S, self._user_cpu_s, now)
+        self._users.setdefault(user, new).spend(spent_s, now)
 
 
-def _compiled(text: str) -> Pattern:
+def _look(pattern: Pattern, rows: Sequence[LogRow]) -> _Slice:
+    """In a thread: as far as one slice goes."""
+    start = time.thread_time()
+    kept: list[LogRow] = []
+    for number, row in enumerate(rows, 1):
+        if (size := _bytes(row.log)) * pattern.size > MOST_STEPS:
+            return _Slice(kept, number, time.thread_time() - start, too_large=size)
+        if pattern.is_in(row.log):
+            kept.append(row)
+        if (spent := time.thread_time() - start) > SLICE_S:
+            return _Slice(kept, number, spent)
+    return _Slice(kept, len(rows), time.thread_time() - start)
+
+
+def _bytes(line: str) -> int:
+    """At most."""
+    return len(line) if line.isascii() else 4 * len(line)
+
+
+def _compiled(text: str) -> tuple[Pattern, float]:
+    """And the CPU time that took."""
+    start = time.thread_time()
     try:
-        return Pattern(text)
+        pattern = Pattern(text)
     except ValueError as error:
         cut = text if len(text) <= 100 else text[:100] + "..."
         raise InvalidArgument(f'searchText: "{cut}" is no regular expression: {error}') from None
+    return pattern, time.thread_time() - start

@@ -63,6 +63,8 @@ class LogQuery:
     search_text: str = ""
     regex: bool = False
     """`search_text` is a regular expression (`master.core.patterns`) found anywhere in the line; else a substring."""
+    by: int | None = None
+    """The user who asks, whose CPU time an expression takes."""
 
 
 def to_microseconds(time: datetime) -> int:

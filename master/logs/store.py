@@ -30,7 +30,7 @@ from master.logs.ingest import (
     weigh,
 )
 from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
-from master.logs.regex_filter import RegexFilter
+from master.logs.regex_filter import RegexFilter, Search
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from master.logs.tables import LOGS, LogMeta, LogOffset
 from master.store.database import Database, open_database, parse_url
@@ -143,8 +143,8 @@ class LogStore:
 
     async def pages(self, query: LogQuery) -> AsyncGenerator[Sequence[LogRow], None]:
         """The lines that are stored now, a page at a time."""
-        self._check(query)
-        async with aclosing(self._search(query, await self._ids_until_now())) as pages:
+        search = await self._checked(query)
+        async with aclosing(self._search(query, search, await self._ids_until_now())) as pages:
             async for page in pages:
                 yield page
 
@@ -161,27 +161,29 @@ class LogStore:
         """
         if query.limit:
             raise InvalidArgument("limit: a followed log has no end to count to: leave it out")
-        self._check(query)
+        search = await self._checked(query)
         query = replace(query, descending=False)
         follower = Follower(query.task_ids)
         self._followers.add(follower)
         try:
             ids = await self._ids_until_now()
-            async with aclosing(self._search(query, ids)) as pages:
+            async with aclosing(self._search(query, search, ids)) as pages:
                 async for page in pages:
                     yield page
             while await _more(follower, until, grace_s):
                 for first, last in follower.take():
                     new = (max(first, ids[1] + 1), last)
-                    async with aclosing(self._search(query, new, narrow=True)) as pages:
+                    async with aclosing(self._search(query, search, new, narrow=True)) as pages:
                         async for page in pages:
                             yield page
         finally:
             self._followers.remove(follower)
 
-    def _check(self, query: LogQuery) -> None:
+    async def _checked(self, query: LogQuery) -> Search | None:
+        """Its search for a regular expression, if it is one."""
         if query.limit < 0:
             raise InvalidArgument(f"limit: {query.limit} is negative: use 0 for all lines")
+        return await self._regex.begin(query.search_text, query.by) if query.regex else None
 
     def _committed(self, work: LogWork, written: Written) -> None:
         if written.last_id >= written.first_id:
@@ -192,16 +194,15 @@ class LogStore:
         return (0, newest or 0)
 
     async def _search(
-        self, query: LogQuery, ids: IdRange, *, narrow: bool = False
+        self, query: LogQuery, search: Search | None, ids: IdRange, *, narrow: bool = False
     ) -> AsyncGenerator[Sequence[LogRow], None]:
         """Pages with ids in a range, up to the limit, through the regular expression if there is one."""
-        pattern = await self._regex.compile(query.search_text) if query.regex else None
         left = query.limit
         # With an expression, whole pages are read until enough lines matched.
-        limit = 0 if pattern else query.limit
+        limit = 0 if search else query.limit
         async with aclosing(self._read(query, ids, limit=limit, narrow=narrow)) as pages:
             async for page in pages:
-                rows = await self._regex.keep(pattern, page) if pattern else page
+                rows = await self._regex.keep(search, page) if search else page
                 rows = rows[:left] if query.limit else rows
                 if rows:
                     yield rows

@@ -145,7 +145,7 @@ class ReadLogs(QueryModel):
     search_text: str = ""
     enable_regex: bool = False
 
-    def of_task(self, task_id: str) -> LogQuery:
+    def of_task(self, task_id: str, by: int) -> LogQuery:
         if self.follow and self.limit:
             raise InvalidArgument("limit: not together with follow: a followed log has no end")
         return LogQuery(
@@ -163,6 +163,7 @@ class ReadLogs(QueryModel):
             before=self.timestamp_before,
             search_text=self.search_text,
             regex=self.enable_regex,
+            by=by,
         )
 
 
@@ -172,34 +173,34 @@ Filters = Annotated[ReadLogs, Query()]
 @router.get("/api/v1/trials/{trial_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(
-    trial_id: RowId, query: Filters, visible: Visible, api: TheApi
+    trial_id: RowId, query: Filters, visible: Visible, by: Caller, api: TheApi
 ) -> Lines[replies.TrialLog]:
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
-    return _stream(api, query, task_id, over, lambda row: trial_log(row, trial_id))
+    wanted = query.of_task(task_id, by.user_id)
+    return _stream(api, query, wanted, over, lambda row: trial_log(row, trial_id))
 
 
 @router.get("/api/v1/tasks/{task_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_task(
-    task_id: str, query: Filters, visible: Visible, api: TheApi
+    task_id: str, query: Filters, visible: Visible, by: Caller, api: TheApi
 ) -> Lines[replies.TaskLog]:
     row = await api.reads.tasks.task(task_id, visible)
     trial_id = row.trial_id
     over = partial(_command_over, api, task_id)
     if trial_id is not None:
         over = partial(_trial_over, api, trial_id)
-    return _stream(api, query, task_id, over, task_log)
+    return _stream(api, query, query.of_task(task_id, by.user_id), over, task_log)
 
 
 def _stream(
     api: Api,
     query: ReadLogs,
-    task_id: str,
+    wanted: LogQuery,
     over: Wait,
     shape: Callable[[LogRow], R],
 ) -> Lines[R]:
-    wanted = query.of_task(task_id)
     if not query.follow:
         return Lines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
     pages = _followed(api, wanted, over)

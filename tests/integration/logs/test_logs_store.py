@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.protocol import LogBatch, LogEntry
-from master.logs.regex_filter import RegexFilter
+from master.logs.regex_filter import RegexFilter, SearchesThrottled
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from master.logs.store import LogStore
 from tests.stores import leading_store, running
@@ -225,11 +225,31 @@ async def test_no_expression_takes_for_ever(logs: LogStore, expression: str) -> 
     assert await lines_of(logs, search_text="^f", regex=True) == ["fine"]
 
 
-async def test_a_page_that_takes_too_long_is_given_up(logs: LogStore) -> None:
-    logs._regex = RegexFilter(deadline_s=-1)
+async def test_a_search_that_takes_too_long_is_given_up(logs: LogStore) -> None:
+    logs._regex = RegexFilter(search_cpu_s=-1)
     await logs.append(posted("a"))
-    with pytest.raises(InvalidArgument, match="searchText: these lines take more than"):
+    with pytest.raises(InvalidArgument, match="this search has used up its -1 seconds of CPU time"):
         await lines_of(logs, search_text="a", regex=True)
+
+
+async def test_a_user_who_has_searched_for_long_waits_while_others_search(logs: LogStore) -> None:
+    logs._regex = RegexFilter(user_cpu_s=0.0)  # the first search takes more than that
+    await logs.append(posted("a"))
+    assert await lines_of(logs, search_text="a", regex=True, by=1) == ["a"]
+    with pytest.raises(
+        SearchesThrottled, match=r"your searches have used up .* try again in \d+ s"
+    ):
+        await lines_of(logs, search_text="a", regex=True, by=1)
+    assert await lines_of(logs, search_text="b", regex=True, by=2) == []
+
+
+async def test_a_match_that_would_take_too_long_is_not_begun(logs: LogStore) -> None:
+    """Nothing can stop it: this one takes half a minute."""
+    slow = "(a?){0,50}(a|aa|aaa)*" * 45 + "b"
+    await logs.append(posted("a" * 65_000))
+    with pytest.raises(InvalidArgument, match="too large for a line of 65000 bytes"):
+        await lines_of(logs, search_text=slow, regex=True)
+    assert await lines_of(logs, search_text="a{100}$", regex=True) == ["a" * 65_000]
 
 
 async def test_a_follower_gets_each_line_once(logs: LogStore) -> None:

@@ -16,7 +16,7 @@ from master.core.scheduler.dispatch import decide_dispatch
 from master.core.scheduler.types import Running, SchedulerSettings
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.excluded_nodes import avoided_by_all, disabled_nodes
-from rm_backends.agents.fit import require_fit
+from rm_backends.agents.fit import notes_on_fit, require_fit
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.joins import Joins
 from rm_backends.agents.options import PoolOptions
@@ -154,7 +154,7 @@ class AgentsBackend:
         if pool.options.dispatch:
             return self._check_dispatch(request)
         require_fit(pool, request)
-        return ()
+        return notes_on_fit(pool, request)
 
     def abilities(self, pool: str) -> Abilities | None:
         found = self._pool(pool)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from master.core.unmet import unmet
 from rm_backends.agents.pool import Pool
 from rm_backends.base import AllocationRequest
@@ -22,6 +24,17 @@ def require_fit(pool: Pool, request: AllocationRequest) -> None:
         if request.single_agent and 0 < shape.largest < request.slots:
             raise Unfulfillable(f"request unfulfillable: {why}", nearest=nearest)
         raise Unsatisfiable(why, nearest=nearest)
+
+
+def notes_on_fit(pool: Pool, request: AllocationRequest) -> Sequence[str]:
+    """What its user should know of how it will run there."""
+    largest = pool.shape(request.blocked_agents, request.requires, request.slots).largest
+    if not 0 < largest < request.slots:
+        return ()
+    return (
+        f"{request.slots} slots run on several machines, for the largest of resource pool '{pool.name}' has "
+        f"{largest}: the network between them may slow the work",
+    )
 
 
 def _unmet(pool: Pool, request: AllocationRequest) -> TooMuch | None:

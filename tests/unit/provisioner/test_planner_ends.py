@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from master.core.reasons import ReasonKind
 from provisioner.types import Requirements
 from tests.fakes.fleet_world import a_gang, an_offer
@@ -45,6 +47,20 @@ def test_zero_slot_places_are_counted_as_the_pool_says() -> None:
     bought = [claims for launch in planned.launches for claims in launch.claims]
     assert bought == [("g0", "g1"), ("g2",), ("g3",)]
     assert set(planned.reasons) == {"g0", "g1", "g2", "g3"}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "places", "machines"), [(3, 1, 3), (3, 2, 2), (3, 100, 1), (100, 1, 100), (17, 8, 3)]
+)
+def test_tasks_without_slots_alone_get_as_many_machines_as_their_places_need(
+    tasks: int, places: int, machines: int
+) -> None:
+    """As published: ceil(tasks / max_aux_containers_per_agent). docs/differences.md"""
+    planned = plan_of(pool(gangs(*[0] * tasks), (FOUR,), aux_places=places))
+    assert sum(launch.count for launch in planned.launches) == machines
+    held = [len(claims) for launch in planned.launches for claims in launch.claims]
+    assert sum(held) == tasks
+    assert max(held) <= places
 
 
 def test_each_machine_of_a_launch_has_places_of_its_own() -> None:

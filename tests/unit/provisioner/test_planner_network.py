@@ -19,12 +19,12 @@ from tests.fakes.planner_inputs import NOW, gangs, node, plan_of, pool
 BOOK = PriceBook(table=read_table(BUNDLED))
 
 
-def sold(name: str, **more: object) -> Offer:
+def sold(name: str) -> Offer:
     """As the price book has it."""
     known = BOOK.machine("aws", name)
     assert known is not None
     return replace(
-        an_offer(known.gpus, known.usd_per_hour["us-east-1"], name=name, boot_s=180.0, **more),
+        an_offer(known.gpus, known.usd_per_hour["us-east-1"], name=name, boot_s=180.0),
         gpu_model=known.gpu_model,
         network_gbps=known.network_gbps,
     )

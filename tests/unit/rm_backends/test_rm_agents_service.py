@@ -326,6 +326,19 @@ def test_a_dynamic_pool_can_be_what_its_provisioner_could_launch() -> None:
     play(scenario, CLOUD)
 
 
+def test_who_asks_for_more_than_the_largest_machine_has_is_told_of_the_network() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        Provisioner(world, PoolCapacity(pool="default", node_slots=(1, 8), max_instances=3))
+        for slots in (0, 1, 2, 8):
+            assert world.backend.check(allocation(1, slots=slots)) == ()
+        assert world.backend.check(allocation(1, slots=16)) == (
+            "16 slots run on several machines, for the largest of resource pool 'default' has 8: "
+            "the network between them may slow the work",
+        )
+
+    play(scenario, CLOUD)
+
+
 def test_what_must_run_on_one_agent_and_is_larger_than_any_is_unfulfillable() -> None:
     async def scenario(world: AgentsWorld) -> None:
         alone = replace(allocation(1, slots=99), single_agent=True)

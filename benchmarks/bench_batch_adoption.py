@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +67,9 @@ class Host:
 
     def connected(self, agent_ids: Collection[str]) -> int:
         return 0
+
+    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
+        return {}
 
     def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
         return False

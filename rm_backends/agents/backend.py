@@ -367,6 +367,9 @@ class AgentsBackend:
     def connected(self, agent_ids: Collection[str]) -> int:
         return sum(self._registry.is_connected(agent_id) for agent_id in agent_ids)
 
+    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
+        return self._registry.slots(agent_ids)
+
     def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
         return self._registry.dismiss(agent_ids, reason)
 

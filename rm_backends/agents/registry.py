@@ -278,6 +278,15 @@ class Registry:
         found = self.find(agent_id)
         return found is not None and found[1].presence is Presence.CONNECTED
 
+    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
+        """Of those that are connected: the name of the node -> how many slots it offers."""
+        found = [one[1] for id_ in agent_ids if (one := self.find(id_)) is not None]
+        return {
+            agent.site_node or agent.id: agent.slot_count
+            for agent in found
+            if agent.presence is Presence.CONNECTED
+        }
+
     def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
         """Tell these agents to end what they run, and themselves. False, and nobody is told: some are not there."""
         links = [found[1].link for id_ in agent_ids if (found := self.find(id_)) is not None]

@@ -211,8 +211,9 @@ class Dispatcher:
             elif not lease.granted and self._host.holds(pool, id_):
                 self._put(replace(lease, granted=True))
             elif lease.misplaced and lease.is_live:
-                self._put(life.next_lease(lease, self._tag(), "", now))
-                self._put(life.unwanted(replace(lease, followed=True), life.end_text(lease)))
+                self._follow(lease, life.next_lease(lease, self._tag(), "", now))
+            elif lease.may_be_short and life.short_nodes(lease, self._host.slots(lease.agents)):
+                self._replace_short(lease, now)
             elif lease.state is LeaseState.QUEUED and lease.lacks_agents(life.PREPARE_S, now):
                 self._put(life.unwanted(lease, "its agents did not join in time"))
         serving = [lease for lease in self._leases.values() if life.serves(lease)]
@@ -228,6 +229,19 @@ class Dispatcher:
             for request in self._host.wanting(options.pool):
                 if request.allocation_id not in served and room > 0 and self._create(request, now):
                     room -= 1
+
+    def _follow(self, lease: Lease, follower: Lease) -> None:
+        self._put(follower)
+        why = life.end_text(lease) if lease.misplaced else follower.message
+        self._put(life.unwanted(replace(lease, followed=True), why))
+
+    def _replace_short(self, lease: Lease, now: float) -> None:
+        """Its nodes have too few slots: it will never be granted."""
+        follower = life.follower_of_short(lease, self._tag(), self._host.slots(lease.agents), now)
+        self._follow(lease, follower)
+        if life.ends_as_short(follower):
+            why = f"{follower.message}; {life.SHORT_WAY_OUT}"
+            self._host.refuse(lease.pool, lease.allocation_id, why)
 
     def _create(self, request: AllocationRequest, now: float) -> bool:
         options = self._pools[request.pool]

@@ -16,6 +16,7 @@ answer that does not come never ends a lease.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -45,6 +46,7 @@ PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
 NEAR_LIMIT_S = 30.0
 """A job that was told to end so shortly before its time limit, or later, was for that: clocks differ."""
+SHORT_WAY_OUT = "ask for what nodes have (slots_per_node, gpu_type), or have the site give jobs the GPUs that they ask for"
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -125,6 +127,13 @@ class Lease:
         """It runs on a node that its request must not use: not every site can be told which."""
         running = self.phase is JobPhase.RUNNING and not self.granted
         return running and not set(self.shape.avoid).isdisjoint(self.node_names)
+
+    @property
+    def may_be_short(self) -> bool:
+        """Its agents join, or have joined, and its request was not granted."""
+        return (
+            self.state is LeaseState.QUEUED and not self.granted and self.phase is JobPhase.RUNNING
+        )
 
     @property
     def is_live(self) -> bool:
@@ -305,6 +314,34 @@ def unwanted(lease: Lease, why: str) -> Lease:
     if not lease.may_exist or lease.state is LeaseState.HALTED:
         return replace(lease, state=LeaseState.OVER, end_why=why)
     return replace(lease, state=LeaseState.ENDING, end_why=why)
+
+
+def short_nodes(lease: Lease, slots: Mapping[str, int]) -> str:
+    """Which of its nodes offer fewer slots than it asked for, in words; `slots`: of those that have joined."""
+    wanted = lease.shape.slots_per_node
+    short = [f"node {name} has {has} of {wanted}" for name, has in slots.items() if has < wanted]
+    return f"job {lease.job_id}: {', '.join(short)} slots" if short else ""
+
+
+def follower_of_short(lease: Lease, tag: str, slots: Mapping[str, int], now: float) -> Lease:
+    """After a job whose nodes have too few slots: another, on other nodes where the site can be told of them."""
+    short = {name for name, has in slots.items() if has < lease.shape.slots_per_node}
+    avoid = {*lease.shape.avoid, *(short if _takes_exclusions(lease) else ())}
+    follower = next_lease(lease, tag, "", now)
+    message = short_nodes(lease, slots)
+    return replace(
+        follower, shape=replace(lease.shape, avoid=tuple(sorted(avoid))), message=message
+    )
+
+
+def ends_as_short(follower: Lease) -> bool:
+    """Two nodes were short, or one was three times: it is not the node, and no further job helps."""
+    return follower.tries >= (2 if _takes_exclusions(follower) else 3)
+
+
+def _takes_exclusions(lease: Lease) -> bool:
+    """PBS cannot be told which nodes a job must not get."""
+    return lease.shape.system == "slurm"
 
 
 def next_lease(lease: Lease, tag: str, said: str, now: float) -> Lease:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from provisioner.types import PoolAvailability
@@ -35,6 +35,10 @@ class LeaseHost(Protocol):
 
     def connected(self, agent_ids: Collection[str]) -> int:
         """How many of these agents are connected."""
+        ...
+
+    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
+        """Of those that are connected: the name of the node -> how many slots it offers."""
         ...
 
     def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:

@@ -84,6 +84,8 @@ class FakeBatch:
         """Why jobs wait."""
         self.never = ""
         """The way out for its jobs that wait: as they are, it will never start them."""
+        self.slots_of: dict[str, int] = {}
+        """Of nodes that have fewer than a job asks for."""
         self.agents_say = ""
         """In their logs, instead of joining."""
         self.ends_at: float | None = None
@@ -214,7 +216,7 @@ class FakeBatch:
                 token=settings["join_token"],
                 credential=f"credential-of-{settings['agent_id']}",
                 instance_id=settings["instance_id"],
-                slots=job.spec.gpus_per_node,
+                slots=self.slots_of.get(job.nodes[number], job.spec.gpus_per_node),
                 pool=settings["resource_pool"],
                 site_node=job.nodes[number],
             )

@@ -46,7 +46,7 @@ PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
 NEAR_LIMIT_S = 30.0
 """A job that was told to end so shortly before its time limit, or later, was for that: clocks differ."""
-SHORT_WAY_OUT = "ask for what nodes have (slots_per_node, gpu_type), or have the site give jobs the GPUs that they ask for"
+SHORT_WAY_OUT = "ask for what nodes have (slots_per_node, gpu_type), or have the site give jobs the GPUs they ask for"
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
 
@@ -82,6 +82,8 @@ class Lease:
     next_try_at: float = 0.0
     tries: int = 0
     """Refusals of this job, and jobs for the same request that ended before it started."""
+    short_before: int = 0
+    """Of the jobs before it, in a row, those whose nodes had too few slots."""
     message: str = ""
     """What went wrong last."""
     kind: ReasonKind = ReasonKind.QUEUED
@@ -329,14 +331,13 @@ def follower_of_short(lease: Lease, tag: str, slots: Mapping[str, int], now: flo
     avoid = {*lease.shape.avoid, *(short if _takes_exclusions(lease) else ())}
     follower = next_lease(lease, tag, "", now)
     message = short_nodes(lease, slots)
-    return replace(
-        follower, shape=replace(lease.shape, avoid=tuple(sorted(avoid))), message=message
-    )
+    shape = replace(lease.shape, avoid=tuple(sorted(avoid)))
+    return replace(follower, shape=shape, message=message, short_before=lease.short_before + 1)
 
 
 def ends_as_short(follower: Lease) -> bool:
     """Two nodes were short, or one was three times: it is not the node, and no further job helps."""
-    return follower.tries >= (2 if _takes_exclusions(follower) else 3)
+    return follower.short_before >= (2 if _takes_exclusions(follower) else 3)
 
 
 def _takes_exclusions(lease: Lease) -> bool:

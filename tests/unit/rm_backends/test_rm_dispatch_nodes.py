@@ -63,10 +63,7 @@ def test_a_node_with_fewer_slots_than_asked_for_is_told_and_left_at_once(play: P
         batch.site.slots_of = {"n1": 1}
         await batch.world.backend.request(allocation(1, slots=2))
         await batch.world.settle(5)
-        assert await reason_of(batch) == (
-            "job 1: node n1 has 1 of 2 slots; tried again at "
-            + (await reason_of(batch)).partition("tried again at ")[2]
-        )
+        assert (await reason_of(batch)).startswith("job 1: node n1 has 1 of 2 slots; tried again")
         grant = await batch.world.master.granted(ID)
         first, second = batch.site.jobs.values()
         assert second.spec.avoid == ("n1",)

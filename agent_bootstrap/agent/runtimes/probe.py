@@ -17,6 +17,7 @@ from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
+from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.protocol import ContainerSpec, IsolationKind
 from windlass.base.errors import InvalidConfig
 
@@ -31,7 +32,7 @@ ok = (
     and status["NoNewPrivs"] == "1"
     and status["Seccomp"] == "2"
     and os.path.isdir("/run/determined")
-    and not os.path.exists(sys.argv[1])
+    and not (os.path.isdir(sys.argv[1]) and os.listdir(sys.argv[1]))
 )
 raise SystemExit(0 if ok else 3)
 """
@@ -86,7 +87,8 @@ def _try(way: Isolation, work_dir: Path) -> str:
             entrypoint=("{python}", "-I", "-S", "-c", _PROBE, str(work_dir)),
             environment={},
         )
-        prepare(ContainerDir(directory), spec, _NODE, Ground(isolation=way))
+        rules = HostPaths(file="agent.yaml", forbidden=(str(work_dir.absolute()),))
+        prepare(ContainerDir(directory), spec, _NODE, Ground(isolation=way, rules=rules))
         return _run(directory)
     except OSError as error:
         return f"{error.filename or ''} {error.strerror}".strip()

@@ -39,6 +39,8 @@ from windlass.base.processes import (
 
 KILL_GRACE_S = 10.0
 """A supervisor that has not ended this long after it was told to kill is killed itself; its tree dies with it."""
+OF_MACHINE = ("No space left on device", "Too many open files", "Cannot allocate memory")
+"""How complaints of bubblewrap end that are no fault of the task."""
 SWEEP_TRIES = 100
 SWEEP_PAUSE_S = 0.02
 LIFELINE_ENV = "WINDLASS_LIFELINE_FD"
@@ -356,20 +358,33 @@ def told_verdict(place: ContainerDir, told: dict[str, object]) -> ExitRecord:
         failure = ExitFailure(setup_error["failure"])
         return ExitRecord(exit_code=None, failure=failure, message=setup_error["message"], at=at)
     if not told["started"] and not place.was_killed():
-        return ExitRecord(
-            exit_code=None,
-            failure=ExitFailure.ABORTED,
-            message=_start_failure(place),
-            at=at,
-        )
+        said = _first_words(place)
+        failure = ExitFailure.TASK_ERROR if is_refused_mount(said) else ExitFailure.ABORTED
+        return ExitRecord(exit_code=None, failure=failure, message=start_failure(said), at=at)
     message = str(told.get("message", ""))
     return ExitRecord(exit_code=code, message=message, at=at)
 
 
-def _start_failure(place: ContainerDir) -> str:
+def _first_words(place: ContainerDir) -> str:
     """Between supervisor and task, somebody gave up; what was said is the only output."""
     said = read_lines(place.output, 0, complete=True).entries
-    return f"the task could not be started: {said[-1].log if said else 'no reason was given'}"
+    return said[-1].log if said else ""
+
+
+def start_failure(said: str) -> str:
+    """In a sentence for the task's user."""
+    if is_refused_mount(said):
+        inside = said.removeprefix("bwrap: ").replace("/newroot", "").replace("/oldroot", "")
+        return (
+            f"a mount of the task cannot be made here: {inside}. "
+            "Choose another container_path in bind_mounts: a folder of its own, such as /mnt/data"
+        )
+    return f"the task could not be started: {said or 'no reason was given'}"
+
+
+def is_refused_mount(said: str) -> bool:
+    """By bubblewrap. The agent has tried its own mounts before it joined: this one is of the task."""
+    return said.startswith("bwrap: Can't ") and not said.endswith(OF_MACHINE)
 
 
 def _last_words(place: ContainerDir) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import site
+import stat
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 import agent_bootstrap
 from agent_bootstrap.agent.container_dir import ContainerDir
 from agent_bootstrap.agent.environment import RUN_DIR, TMP_DIR
+from agent_bootstrap.agent.runtimes.accounts import supplementary_groups
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.mount_list import Mount, is_in
+from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ExitFailure
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix")
@@ -58,6 +61,8 @@ class Wishes:
     forbidden: Sequence[str] = ()
     """Folders that stay hidden, wherever they would show up."""
     shm_bytes: int = 0
+    who: OsUser | None = None
+    """Whom it runs as. None: the agent's own user."""
 
 
 def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
@@ -83,13 +88,14 @@ def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
         ),
         *map(_by_user, wishes.binds),
     ]
+    extra = [_behind_links(mount, made) for mount in extra]
     # What lies inside of another must come later.
     extra.sort(key=lambda mount: mount.target.count("/"))
     mount_points = _MountPoints(made)
     for mount in extra:
         made += mount_points.missing(mount.target)
     made += extra
-    made += list(hidden_mounts(made, [*wishes.forbidden, *_secrets()]))
+    made += list(hidden_mounts(made, [*wishes.forbidden, *_secrets()], wishes.who))
     return [*made, *(Mount(kind="seal", target=path) for path in ("/dev", *mount_points.repeated))]
 
 
@@ -108,6 +114,15 @@ def _by_user(bind: Bind) -> Mount:
         by_user=True,
         exact=True,
     )
+
+
+def _behind_links(mount: Mount, made: Iterable[Mount]) -> Mount:
+    """With a target that leads through none of our links: bubblewrap makes no mount points behind them."""
+    for link in made:
+        if link.kind == "link" and mount.target != link.target and is_in(mount.target, link.target):
+            to = os.path.normpath(os.path.join(os.path.dirname(link.target), link.source))
+            return replace(mount, target=to + mount.target[len(link.target) :])
+    return mount
 
 
 def _system() -> Iterator[Mount]:
@@ -228,12 +243,38 @@ def _secrets() -> Iterator[str]:
     yield from (str(path) for path in Path("/etc/ssh").glob("ssh_host_*_key"))
 
 
-def hidden_mounts(mounts: Sequence[Mount], forbidden: Iterable[str]) -> Iterator[Mount]:
-    """Whatever of the forbidden a mount would show, in the place where it would."""
-    for path in sorted({os.path.realpath(path) for path in forbidden if os.path.lexists(path)}):
-        what = "folder" if os.path.isdir(path) else "file"
-        for mount in mounts:
-            source = os.path.realpath(mount.source) if mount.kind == "bind" else ""
-            if source and path != source and is_in(path, source):
-                shown = mount.target.rstrip("/") + path[len(source.rstrip("/")) :]
-                yield Mount(kind="hide", target=shown, source=what)
+def hidden_mounts(
+    mounts: Sequence[Mount], forbidden: Iterable[str], who: OsUser | None = None
+) -> Iterator[Mount]:
+    """Whatever of the forbidden a mount would show, in the place where it would.
+
+    What lies in a hidden folder needs no place of its own, and could get none: nothing is made in there. `who` makes
+    the places: behind a folder that this user cannot pass there can be none, so that this folder is hidden.
+    """
+    real = {os.path.realpath(path) for path in forbidden if os.path.lexists(path)}
+    for mount in mounts:
+        source = os.path.realpath(mount.source) if mount.kind == "bind" else ""
+        inside = {path for path in real if source and path != source and is_in(path, source)}
+        for path in topmost({_reachable(path, source, who) for path in inside}):
+            what = "folder" if os.path.isdir(path) else "file"
+            shown = mount.target.rstrip("/") + path[len(source.rstrip("/")) :]
+            yield Mount(kind="hide", target=shown, source=what)
+
+
+def _reachable(path: str, source: str, who: OsUser | None) -> str:
+    """`path`, or the first folder on the way to it from `source` that `who` cannot pass."""
+    if who is None:
+        return path
+    way = [parent for parent in PurePosixPath(path).parents if str(parent) != source]
+    below = [str(parent) for parent in reversed(way) if is_in(str(parent), source)]
+    return next((folder for folder in below if not _can_pass(folder, who)), path)
+
+
+def _can_pass(folder: str, who: OsUser) -> bool:
+    """By its mode alone: a task has no rights of root."""
+    status = os.stat(folder)
+    if status.st_uid == who.uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid in (who.gid, *supplementary_groups(who)):
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)

@@ -131,6 +131,7 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
             devices=task_devices(gpus),
             forbidden=(*ground.rules.forbidden, *spec.options.host_paths.forbidden),
             shm_bytes=spec.options.shm_bytes or 0,
+            who=who,
         )
         document |= jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
         if who.uid != agent.uid:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from provisioner.simulator.report import Summary
     from provisioner.simulator.trace import Trace
 
+MOST_SIZES = 8
+"""Sizes of jobs whose cheapest machines are named."""
+
 app = typer.Typer(help="Simulate a master.yaml on a trace of jobs.", add_completion=False)
 
 
@@ -242,9 +245,15 @@ def _print_summaries(summaries: Mapping[str, Summary]) -> None:
         rows.append([line[0][0], *values, *([ratio] if len(line) == 2 else [])])
     names = list(summaries)
     for name, one in summaries.items():
-        assumed = ", ".join(f"{slots} on {on}" for slots, on in one.least_machines.items())
-        typer.echo(f"least possible of {name} assumes jobs of {assumed}", err=True)
+        typer.echo(f"least possible of {name} assumes {_assumed(one.least_machines)}", err=True)
     print_rows(["", *names, *(["ratio"] if len(names) == 2 else [])], rows)
+
+
+def _assumed(machines: Mapping[int, str]) -> str:
+    """E.g. `1 slot on 1 x g5.xlarge, 8 slots on 8 x g5.xlarge`."""
+    each = [f"{slots} slot{'s' * (slots > 1)} on {on}" for slots, on in machines.items()]
+    more = len(each) - MOST_SIZES
+    return ", ".join(each[:MOST_SIZES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _seconds(option: str, text: str, *, least: float = 0.0) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,34 @@ def test_pools_of_clouds_by_their_catalogue_and_prices_without_asking_them(
     assert ("spot", "g5.xlarge", "spot") in kinds
     assert any(pool == "google" and "n1-standard-8" in name for pool, name, _ in kinds)
     assert "work of pool spot does not fall back to rack" in result.stderr
+
+
+G5 = """
+resource_pools:
+  - pool_name: gpu
+    max_instances: 100
+    network_gbps_per_slot: {need}
+    providers:
+"""
+G5_TYPE = "      - {type: aws, instance_type: SIZE, zones: [us-east-1a], image_id: ami-0123456789abcdef0}\n"
+
+
+@pytest.mark.parametrize(
+    ("need", "bought"), [(10, {"g5.xlarge": 1, "g5.48xlarge": 1}), (0, {"g5.xlarge": 9})]
+)
+def test_a_job_of_8_slots_on_aws_is_one_machine_unless_its_network_costs_nothing(
+    files: Path, need: float, bought: dict[str, int]
+) -> None:
+    sizes = ("g5.xlarge", "g5.12xlarge", "g5.48xlarge")
+    types = "".join(G5_TYPE.replace("SIZE", size) for size in sizes)
+    (files / "g5.yaml").write_text(G5.format(need=need) + types)
+    (files / "jobs.csv").write_text("arrival_s,gpus,duration_s\n0,8,3600\n0,1,3600\n")
+    result = run(files, "--csv", str(files / "out"), config="g5.yaml")
+    assert result.exit_code == 0, result.stderr
+    with (files / "out" / "machines.csv").open(newline="") as file:
+        assert Counter(row["instance_type"] for row in csv.DictReader(file)) == bought
+    assumed = "assumes 1 slot on 1 x g5.xlarge, 8 slots on 8 x g5.xlarge"
+    assert assumed in " ".join(result.stderr.split()), "no settings are cheaper, whatever it costs"
 
 
 def test_an_outage_in_one_cloud_sends_work_to_the_other(files: Path) -> None:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_pause, is_shared
 from windlass.base.files import write_atomic
 from windlass.base.processes import boot_id, start_time
 
@@ -165,19 +166,33 @@ class Host:
                 self._agent_code = os.waitstatus_to_exitcode(status)
 
     def _end_children(self) -> None:
-        """All that is below becomes a child of this process as its parents end."""
+        """All that is below becomes a child of this process as its parents end.
+
+        What Podman leaves there would end never, and after the kill of a batch system nobody ends it.
+        """
         deadline = time.monotonic() + END_LIMIT_S
         while self._reap():
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or all(map(is_idle_pause, children())):
                 kill_children()
             self._wait(0.05)
 
 
-def kill_children() -> None:
+def children() -> list[int]:
     me = os.getpid()
-    for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split():
+    return [int(pid) for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()]
+
+
+def is_idle_pause(pid: int) -> bool:
+    """It keeps a namespace of Podman, in which nobody is any more."""
+    with suppress(OSError):
+        return is_pause(pid) and not is_shared(pid)
+    return False
+
+
+def kill_children() -> None:
+    for pid in children():
         with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def main() -> int:

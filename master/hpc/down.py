@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from master.hpc import jobs
 from master.hpc.as_job import end_all, read_leg
-from master.hpc.place import known_place
+from master.hpc.place import Place, known_place
 from master.hpc.private import require_here
 from provisioner.providers.batch.base import BatchSystem, NoAnswer
 from windlass.base.plurals import counted
@@ -33,23 +33,39 @@ def down(dir_: Path | None, *, cancel: bool) -> Iterator[str]:
     if cancel:
         gone = asyncio.run(jobs.cancel_all(system, running.cluster_id))
         yield f"Cancelled: {', '.join(gone)}" if gone else "It had no batch jobs."
+        yield from directories_left(place, set())
     else:
-        yield from _left(asyncio.run(_left_behind(system, running.cluster_id)))
+        found = asyncio.run(_left_behind(system, running.cluster_id))
+        yield from _left(found)
+        if not isinstance(found, str):
+            yield from directories_left(place, found)
     yield f"Kept: {running.folder}, {place.path}. `windlass hpc up` goes on with them."
 
 
-async def _left_behind(system: BatchSystem, cluster_id: str) -> int | str:
+async def _left_behind(system: BatchSystem, cluster_id: str) -> set[str] | str:
+    """The names of its jobs, or why they are not known."""
     try:
-        return len(await jobs.jobs_of(system, cluster_id))
+        return {job.name for job in await jobs.jobs_of(system, cluster_id)}
     except NoAnswer as error:
         return error.message
 
 
-def _left(found: int | str) -> Iterator[str]:
+def directories_left(place: Place, alive: Collection[str]) -> Iterator[str]:
+    """Of jobs that are over: they hold what their agents could not tell, so nobody but a master removes them."""
+    root = place.path / "jobs"
+    over = [each for each in root.glob("w[lp]-*") if each.name not in alive]
+    if over:
+        yield (
+            f"Directories of ended jobs in {root}: {len(over)}. The next `windlass hpc up` takes from them what could "
+            f"not be told, and removes them. If there is to be none: rm -r {root}"
+        )
+
+
+def _left(found: set[str] | str) -> Iterator[str]:
     if isinstance(found, str):
         yield f"Whether jobs of it are left is not known: {found}"
     elif found:
         yield (
-            f"{counted(found, 'batch job')} of it go on: the next `windlass hpc up` takes them over; "
+            f"{counted(len(found), 'batch job')} of it go on: the next `windlass hpc up` takes them over; "
             "without work they end after 10 minutes. To end them now: windlass hpc down --cancel"
         )

@@ -98,7 +98,7 @@ class Place:
         for process in psutil.process_iter(["username", "name", "cmdline"]):
             words = process.info["cmdline"] or []
             mine = process.info["username"] == self.user
-            ours = any(
+            ours = process.info["name"] == "catatonit" or any(
                 str(self.folder) in word or "where.sh" in word or word.endswith("podman")
                 for word in words
             )
@@ -160,12 +160,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def eventually_gone(place: Place, before: Collection[int], *, but_pause: bool = False) -> None:
-    """`before`: processes of others; `but_pause`: Podman's idle one, of one word, may stay till the next task."""
-    longest = 1 if but_pause else 0
+    """`before`: processes of others; `but_pause`: Podman's idle one may stay till the next task."""
+    pauses = (["catatonit", "-P"], ["podman"]) if but_pause else ()
 
     def left() -> list[psutil.Process]:
         found = [one for one in place.processes() if one.pid not in before]
-        return [one for one in found if len(one.info["cmdline"] or ()) > longest]
+        return [one for one in found if one.info["cmdline"] not in ([], *pauses)]
 
     eventually("its processes are gone", lambda: not left())
 

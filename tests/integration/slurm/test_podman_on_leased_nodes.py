@@ -69,4 +69,4 @@ def test_scancel_of_a_leased_job_leaves_no_process(place: Place) -> None:
     place.slurm.run("scancel", f"--name={name}")
     assert place.cluster.wait(experiment)["state"] == "STATE_ERROR"
     eventually("the job is over", lambda: not place.slurm.jobs())
-    eventually_gone(place, before, but_pause=True)
+    eventually_gone(place, before)

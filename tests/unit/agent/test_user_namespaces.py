@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,13 +17,14 @@ from tests.real_cluster import eventually
 Started = subprocess.Popen[bytes]
 
 
-@pytest.fixture
-def podman(tmp_path: Path) -> str:
+@pytest.fixture(params=["podman", "catatonit"])
+def podman(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What keeps the namespace: Podman itself, or catatonit where that is installed."""
     if subprocess.run(["unshare", "-U", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
-    program = tmp_path / "podman"
-    shutil.copy(shutil.which("sleep") or "", program)
-    return str(program)
+    for name in ("podman", "catatonit"):
+        shutil.copy(shutil.which("sleep") or "", tmp_path / name)
+    return str(tmp_path / request.param)
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def pause(podman: str) -> Iterator[Started]:
     """It has become the program, in a namespace of its own."""
     with subprocess.Popen(["unshare", "-Ur", podman, "600"]) as started:
         name = Path(f"/proc/{started.pid}/comm")
-        eventually("it runs", lambda: name.read_text().strip() == "podman")
+        eventually("it runs", lambda: name.read_text().strip() == Path(podman).name)
         yield started
         started.kill()
 
@@ -49,7 +51,7 @@ _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 def clear(podman: str, pause: Started, folder: Path) -> None:
     file = folder / "pause.pid"
     file.write_text(f"{pause.pid}\n")
-    run_quietly(Command(words=(podman, "0"), leaves=file))
+    run_quietly(Command(words=(str(Path(podman).with_name("podman")), "0"), leaves=file))
 
 
 def test_what_podman_left_behind_is_ended(podman: str, pause: Started, tmp_path: Path) -> None:
@@ -77,3 +79,23 @@ def test_another_process_of_that_number_is_left_alone(podman: str, tmp_path: Pat
         clear(podman, other, tmp_path)
         assert other.poll() is None
         other.kill()
+
+
+HOST = """
+import subprocess, sys
+from pathlib import Path
+from agent_bootstrap import host
+
+host.END_LIMIT_S = float("inf")
+left = subprocess.Popen(["unshare", "-Ur", sys.argv[1], "600"], start_new_session=True)
+while Path(f"/proc/{left.pid}/comm").read_text().strip() not in sys.argv[1]:
+    pass
+machine = host.Host(Path("/nonexistent"))
+machine._catch_signals()
+machine._end_children()
+"""
+
+
+def test_a_host_does_not_wait_for_what_podman_left_in_its_job(podman: str) -> None:
+    """PBS kills it after 10 seconds, and not the process, which is in a session of its own."""
+    subprocess.run([sys.executable, "-P", "-c", HOST, podman], check=True, timeout=60)

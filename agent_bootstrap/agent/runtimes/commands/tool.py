@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent_bootstrap.agent.mounts import user_error
-from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_shared
+from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_pause, is_shared
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.protocol import Login
 from windlass.base.errors import InvalidConfig
@@ -51,7 +51,7 @@ class Command:
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """Written with mode 0600 before it."""
     leaves: Path | None = None
-    """A file with the id of a process that the program leaves behind, to be ended then, unless others need it."""
+    """A file with the id of Podman's pause process, to be ended then, unless others need it."""
 
 
 class Tool(Protocol):
@@ -147,18 +147,18 @@ def run_quietly(command: Command) -> None:
     if done.returncode != 0:
         log.warning("%s: %s", command.words[0], done.stderr.strip()[-300:])
     if command.leaves is not None:
-        _end_left(command.leaves, Path(command.words[0]).name)
+        _end_left(command.leaves)
 
 
-def _end_left(file: Path, program: str) -> None:
-    """If it is that program still: the number may be another's by now.
+def _end_left(file: Path) -> None:
+    """If it is that one still: the number may be another's by now.
 
     It keeps namespaces that all containers of this user share, those of other jobs too: it stays while one is in them.
     """
     with suppress(OSError, ValueError):
         pid = int(file.read_text())
         for _ in range(LEAVE_TRIES):
-            if Path(f"/proc/{pid}/comm").read_text().split()[:1] != [program]:
+            if not is_pause(pid):
                 return
             if not is_shared(pid):
                 os.kill(pid, signal.SIGKILL)

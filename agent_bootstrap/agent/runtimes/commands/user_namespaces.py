@@ -12,6 +12,15 @@ _NS_GET_PARENT = 0xB702
 """ioctl_ns(2): the namespace in which this one was made. Not allowed beyond the caller's own."""
 
 
+_PAUSES = (["podman"], ["catatonit"])
+"""Podman's own pause process, or catatonit where that is installed."""
+
+
+def is_pause(pid: int) -> bool:
+    """Podman left it behind to keep the namespace that all containers of a user share. Raises OSError if it is gone."""
+    return Path(f"/proc/{pid}/comm").read_text().split()[:1] in _PAUSES
+
+
 def is_shared(pid: int) -> bool:
     """Whether another process is in the user namespace of `pid`, or in one that was made there.
 

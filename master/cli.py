@@ -97,6 +97,7 @@ def run(
     from master.serve import serve
     from master.tls.opening import default_url, open_tls, open_warnings
     from windlass.base.clock import SystemClock
+    from windlass.base.tls.fingerprints import labelled
 
     given = {
         "host": host,
@@ -113,7 +114,8 @@ def run(
         with held(_data_dir(data_dir)) as folder:
             tls = open_tls(config, folder, SystemClock(), url=url or "")
             if tls is not None:
-                typer.echo(f"certificate: {tls.certificate.fingerprints[-1]}", err=True)
+                for line in labelled(tls.certificate.fingerprints):
+                    typer.echo(line, err=True)
             serve(
                 MasterOptions(
                     config=config,
@@ -220,11 +222,13 @@ def certificate(
     """Print the fingerprint by which agents know this master, and how long its certificate is good.
 
     It is that of the last certificate served: of the authority, where it is among them, so that it stays the same when
-    the master gets a new certificate. Agents take it as --cert-fingerprint.
+    the master gets a new certificate. Agents take it as --cert-fingerprint. All of the chain, labelled, is on standard
+    error: clients show them with the same words.
     """
     from master.tls.opening import files_of, make_own, own_files
     from windlass.base.clock import SystemClock
     from windlass.base.errors import InvalidState
+    from windlass.base.tls.fingerprints import labelled
 
     try:
         folder = _data_dir(data_dir).absolute()
@@ -248,6 +252,8 @@ def certificate(
         typer.echo(found.pem, nl=False)
         return
     typer.echo(found.fingerprints[-1])
+    for line in labelled(found.fingerprints):
+        typer.echo(line, err=True)
     typer.echo(f"names: {', '.join(found.names)}", err=True)
     typer.echo(f"valid until: {found.not_after:%Y-%m-%d %H:%M} UTC", err=True)
 

@@ -42,7 +42,7 @@ def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
                 f'DET_PASS="$(cat {quoted})"'
             )
         if certificate is not None:
-            typer.echo(f"Certificate, for agents elsewhere: {certificate.fingerprint}")
+            typer.echo(f"For agents elsewhere: --cert-fingerprint {certificate.fingerprint}")
     master = "" if options.port == DEFAULT_PORT and not options.tls else f"-m {url} "
     typer.echo(f"Try: det {master}agent list    Stop it: det deploy local cluster-down{where}")
 

@@ -44,7 +44,10 @@ def login(
     ] = None,
     password_stdin: PasswordStdinOption = False,
 ) -> None:
-    """Log in and store the token. The password is asked for, or read from DET_PASS or standard input."""
+    """Log in and store the token.
+
+    The password is asked for on a terminal. Elsewhere it is DET_PASS, else a line of standard input; none is empty.
+    """
     settings = settings_of(ctx)
     name = username or settings.user or os.environ.get("DET_USER") or DEFAULT_USER
     url = master_url(settings.master, os.environ)
@@ -216,7 +219,7 @@ def _password(name: str, url: str, from_stdin: bool) -> str:
         return os.environ["DET_PASS"]
     if sys.stdin.isatty():
         return ask_password(f"Password for {name} at {url}")
-    return ""
+    return _line()
 
 
 def _new_password(name: str, given: str | None, from_stdin: bool) -> str:

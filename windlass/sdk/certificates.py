@@ -16,7 +16,7 @@ from pathlib import Path
 
 from windlass.base.errors import InvalidState
 from windlass.base.files import write_atomic
-from windlass.base.tls.fingerprints import certificates_in, fingerprint_of, to_pem
+from windlass.base.tls.fingerprints import certificates_in, fingerprint_of, labelled, to_pem
 from windlass.base.tls.trust import NO_VERIFY, Trust, read_certificates
 from windlass.base.tls.words import Problem, Refusal
 
@@ -93,17 +93,14 @@ def may_be_accepted(refusal: Refusal, environ: Mapping[str, str]) -> bool:
 
 def question(url: str, refusal: Refusal, trusted: str) -> str:
     """`trusted`: what was accepted for this URL before."""
-    shown = "\n".join(
-        f"  {fingerprint_of(der)}  {'its own' if number == 0 else 'of who signs it'}"
-        for number, der in enumerate(refusal.chain)
-    )
+    shown = "\n".join(f"  {line}" for line in labelled([*map(fingerprint_of, refusal.chain)]))
     before = ""
     if trusted:
         old = ", ".join(map(fingerprint_of, certificates_in(trusted.encode())))
         before = f"It is NOT the certificate that you have accepted before ({old}).\n"
     return (
         f"The master at {url} shows a certificate that nobody trusted here has signed:\n{shown}\n{before}"
-        "Compare the fingerprint with that of `windlass master certificate` on the master's machine.\n"
+        "Compare them with what `windlass master certificate` prints on the master's machine.\n"
         "Trust this certificate from now on?"
     )
 

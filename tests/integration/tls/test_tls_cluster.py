@@ -374,6 +374,7 @@ def test_a_machine_joins_by_the_line_that_an_administrator_is_given(
         assert blind.returncode == 1
         (sentence,) = [text for text in blind.stderr.splitlines() if text.startswith("error:")]
         assert "is signed by nobody that is trusted here" in sentence
+        assert f"(certificate: {_shown(own)}, authority: {line[5]})" in sentence
         assert "give --cert-fingerprint with the fingerprint that `windlass master" in sentence
         assert "security.tls" not in sentence
         plain = home.run_here("join", own.url.replace("https:", "http:"), *line[2:4], *who)

@@ -16,6 +16,7 @@ from windlass import __version__
 from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
 from windlass.cli.output import fit_columns, waiting_text
+from windlass.sdk.session import hash_password
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -68,6 +69,17 @@ def test_a_wrong_password_is_one_line(master: ScriptedMaster) -> None:
     master.on("POST", "/api/v1/auth/login", lambda _: (401, {"error": {"error": "invalid"}}))
     line = only_line(det(master, "user", "login", "alice", "--password-stdin", stdin="nope\n"))
     assert line == f"error: Wrong user name or password for alice at {master.url}"
+
+
+def test_a_password_that_is_piped_is_read(
+    master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DET_PASS", raising=False)
+    log_in(master)
+    assert det(master, "user", "login", "alice", stdin="pw\n").exit_code == 0
+    assert det(master, "user", "login", "alice", stdin="").exit_code == 0
+    said = [each.body["password"] for each in master.calls("POST", "/api/v1/auth/login")[-2:]]
+    assert said == [hash_password("pw"), hash_password("")]
 
 
 def test_an_expired_login_says_how_to_log_in(master: ScriptedMaster) -> None:

@@ -11,6 +11,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.base.tls.fingerprints import (
     certificates_in,
     fingerprint_of,
+    labelled,
     parse_fingerprint,
     to_pem,
 )
@@ -85,3 +86,12 @@ def test_files_that_hold_none(tmp_path: Path, content: str | None, words: str) -
     with pytest.raises(InvalidArgument) as refused:
         read_certificates(path, "FIELD")
     assert words.format(path=path) in refused.value.message
+
+
+def test_each_certificate_of_a_chain_says_which_it_is() -> None:
+    assert labelled(["sha256:a"]) == ["certificate: sha256:a"]
+    assert labelled(["sha256:a", "sha256:b", "sha256:c"]) == [
+        "certificate: sha256:a",
+        "intermediate: sha256:b",
+        "authority: sha256:c",
+    ]

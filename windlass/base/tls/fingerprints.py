@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import re
+from collections.abc import Sequence
 
 from windlass.base.errors import InvalidArgument
 
@@ -34,6 +35,18 @@ def parse_fingerprint(text: str) -> str:
 
 def fingerprint_of(der: bytes) -> str:
     return PREFIX + hashlib.sha256(der).hexdigest()
+
+
+def labelled(fingerprints: Sequence[str]) -> list[str]:
+    """Those of a chain as a master serves it, for people to compare: the same words wherever they are shown.
+
+    The last is the authority's, which stays the same when the master gets a new certificate.
+    """
+    if len(fingerprints) < 2:
+        return [f"certificate: {each}" for each in fingerprints]
+    own, *between, authority = fingerprints
+    signers = [f"intermediate: {each}" for each in between]
+    return [f"certificate: {own}", *signers, f"authority: {authority}"]
 
 
 def certificates_in(pem: bytes) -> tuple[bytes, ...]:

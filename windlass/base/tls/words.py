@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
-from windlass.base.tls.fingerprints import fingerprint_of
+from windlass.base.tls.fingerprints import fingerprint_of, labelled
 from windlass.base.tls.presented import names_in, presented_chain
 
 _EXPIRED, _NOT_YET, _NAMES = 10, 9, (62, 64)
@@ -46,7 +46,9 @@ def refusal_of(
             return Refusal(problem=Problem.NO_TLS, sentence=f"{at} does not speak TLS")
         return Refusal(problem=Problem.OTHER, sentence=f"no TLS connection to {at}: {_text(found)}")
     chain = _chain(host, port, name) if ask else ()
-    which = f"the certificate at {at}" + (f" ({fingerprint_of(chain[0])})" if chain else "")
+    which = f"the certificate at {at}" + (
+        f" ({', '.join(labelled([*map(fingerprint_of, chain)]))})" if chain else ""
+    )
     code = found.verify_code
     if code in (_EXPIRED, _NOT_YET):
         state = "has expired" if code == _EXPIRED else "is not valid yet"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from provisioner.providers.web_pages import without_page
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 
@@ -38,7 +39,7 @@ def first_rule(rules: Sequence[Rule], code: str, message: str) -> Rule | None:
 
 
 def in_one_line(code: str, message: str) -> str:
-    text = " ".join(message.split())
+    text = " ".join(without_page(message).split())
     return f"{code}: {text[:MAX_SAID]}" if text else code
 
 

@@ -15,13 +15,14 @@ from provisioner.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import refused_call, refused_launch, said_by
-from provisioner.providers.aws.names import quota_code, quota_family
 from provisioner.providers.aws.offers import facts_of, offers_of
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.permissions import PERMISSIONS
+from provisioner.providers.aws.quota_check import Need, by_quota, fits, too_small
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.findings import OPTIONAL, CloudFinding, optional
+from provisioner.providers.web_pages import without_page
 from provisioner.types import Market, Offer
 from windlass.base.errors import WindlassError
 
@@ -89,8 +90,8 @@ async def _findings(
         if not problems:
             problems = await _launches(client, account, options, catalogue, prices, now)
         yield CloudFinding(what=what, problems=tuple(problems))
-        for market in options.markets:
-            yield await _quota(client, account, wanted, market, catalogue, prices)
+    async for finding in _quotas(client, account, pools, catalogue, prices):
+        yield finding
 
 
 async def _missing(
@@ -204,39 +205,41 @@ def _intent(options: PoolOptions, offer: Offer) -> LaunchIntent:
     )
 
 
-async def _quota(
+async def _quotas(
     client: Client,
     account: Account,
-    wanted: Wanted,
-    market: Market,
+    pools: Sequence[Wanted],
     catalogue: Catalogue,
     prices: PriceBook,
-) -> CloudFinding:
-    family = quota_family(wanted.options.instance_type)
-    code = quota_code(family, spot=market is Market.SPOT)
-    kind = "spot" if market is Market.SPOT else "on-demand"
-    what = f"pool {wanted.options.pool}: quota of {kind} {family} instances ({code})"
-    needed = wanted.max_instances * facts_of(wanted.options, catalogue, prices).cpus
-    try:
-        reply = await client.call(
-            "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
+) -> AsyncIterator[CloudFinding]:
+    needs = [
+        Need(
+            pool=wanted.options.pool,
+            instance_type=wanted.options.instance_type,
+            most=wanted.max_instances,
+            cpus=facts_of(wanted.options, catalogue, prices).cpus,
+            is_spot=market is Market.SPOT,
         )
-    except (AwsError, WindlassError, OSError) as error:
-        # Launches need no permission to read quotas.
-        return CloudFinding(what=f"{what}: not known, {_text(error)}")
-    most = reply["Quota"]["Value"]
-    if most >= needed:
-        return CloudFinding(what=f"{what}: {most:g} vCPUs")
-    return CloudFinding(
-        what=what,
-        problems=(
-            f"{most:g} vCPUs are allowed in {account.region}, and {wanted.max_instances} x "
-            f"{wanted.options.instance_type} need {needed}: ask AWS for more in Service Quotas, "
-            "or lower max_instances",
-        ),
-    )
+        for wanted in pools
+        for market in wanted.options.markets
+    ]
+    for (code, name), of_quota in by_quota(needs).items():
+        what = f"{account.name}: quota {name} ({code})"
+        try:
+            reply = await client.call(
+                "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode=code
+            )
+        except (AwsError, WindlassError, OSError) as error:
+            # Launches need no permission to read quotas.
+            yield CloudFinding(what=f"{what}: not known, {_text(error)}")
+            continue
+        limit = float(reply["Quota"]["Value"])
+        problem = too_small(limit, of_quota)
+        yield CloudFinding(
+            what=f"{what}: {fits(limit, of_quota)}", problems=(problem,) if problem else ()
+        )
 
 
 def _text(error: Exception) -> str:
     said = refused_call(error) if isinstance(error, AwsError) else error
-    return " ".join(str(said).split()) or type(said).__name__
+    return " ".join(without_page(str(said)).split()) or type(said).__name__

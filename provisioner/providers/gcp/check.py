@@ -20,6 +20,7 @@ from provisioner.providers.gcp.offers import facts_of, kind_of
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.permissions import PERMISSIONS
 from provisioner.providers.gcp.prices import COMPUTE_ENGINE
+from provisioner.providers.web_pages import without_page
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
 from windlass.base.permissions import Permission
@@ -166,4 +167,4 @@ def _quotas(
 
 
 def _text(error: Exception) -> str:
-    return str(refused_call(error) if isinstance(error, GceError) else error)
+    return without_page(str(refused_call(error) if isinstance(error, GceError) else error))

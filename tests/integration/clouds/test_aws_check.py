@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,13 @@ def test_a_pool_that_can_buy(tmp_path: Path, server: Ec2Server) -> None:
     assert (code, "NOT OK" in said) == (0, False), said
     assert "aws-us-east-1: credentials (arn:aws:" in said
     assert "pool gpu, g4dn.xlarge in us-east-1: ok" in said
-    assert "quota of spot G and VT instances (L-3819A6DF): 64 vCPUs: ok" in said
+    quotas = [
+        line.removeprefix("aws-us-east-1: quota ") for line in said.splitlines() if "quota" in line
+    ]
+    assert quotas == [
+        "Running On-Demand G and VT instances (L-DB2E81BA): 64 vCPUs, enough for 16 x g4dn.xlarge: ok",
+        "All G and VT Spot Instance Requests (L-3819A6DF): 64 vCPUs, enough for 16 x g4dn.xlarge: ok",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,7 @@ def test_a_pool_that_can_buy(tmp_path: Path, server: Ec2Server) -> None:
         ({"ssh_key_name": "nobody"}, "correct ssh_key_name of the pool"),
         (
             {"max_instances": 40},
-            "64 vCPUs are allowed in us-east-1, and 40 x g4dn.xlarge need 160",
+            "40 x g4dn.xlarge of pool gpu need 160 vCPUs: ask AWS for more",
         ),
     ],
 )
@@ -124,3 +132,39 @@ def test_a_cluster_without_clouds(tmp_path: Path) -> None:
     done = run_here(("master", "check", "--cloud", "-c", str(file)), dict(os.environ))
     assert done.returncode == 0
     assert "no pool of master.yaml buys from a cloud" in done.stdout
+
+
+class _Portal(BaseHTTPRequestHandler):
+    """A proxy that wants people to log in first."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        head = b"<!DOCTYPE html><html><head><title>Access\n denied</title></head>"
+        page = head + b"<body>no<br></body></html>"
+        self.send_response(403)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_page_for_browsers_is_told_by_its_title(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Portal) as portal:
+        thread = threading.Thread(target=portal.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{portal.server_port}")
+            for name, value in KEYS.items():
+                monkeypatch.setenv(name.upper(), value)
+            code, said = checked(tmp_path)
+        finally:
+            portal.shutdown()
+            thread.join()
+    assert code == 1
+    assert "<" not in said
+    assert 'a web page answered ("Access denied"), not the cloud: is a proxy in between' in said
+    assert len(said.splitlines()) == 2, said

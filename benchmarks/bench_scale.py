@@ -116,18 +116,6 @@ class MasterProcess:
                 return
             await asyncio.sleep(0.02)
 
-    def join_token(self) -> str:
-        command = [
-            WINDLASS,
-            "master",
-            "join-token",
-            "--pool",
-            "default",
-            "--data-dir",
-            str(self._data),
-        ]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -156,12 +144,12 @@ async def measure(live: int, steady_s: float, cores: tuple[int, int] | None) -> 
 
 
 async def _phases(row: Row, master: MasterProcess, load: Load, steady_s: float) -> None:
-    agents, token = -(-row.live // SLOTS), master.join_token()
+    admin = await _login(load)
+    agents, token = -(-row.live // SLOTS), await _join_token(load, admin)
     for number in range(agents):
         load.spawn(Agent(load, f"agent-{number:04}", slots=SLOTS, token=token).run())
     if not await load.until(lambda: load.connected == agents, LIMIT_S):
         return
-    admin = await _login(load)
     begun = time.perf_counter()
     experiment = await _submit(load, admin, row.live)
     reached = await load.until(lambda: len(load.figures.started) >= row.live, LIMIT_S)
@@ -225,8 +213,13 @@ async def _kill_all(row: Row, load: Load, admin: str, experiment: int) -> None:
 
 
 async def _login(load: Load) -> str:
-    body = {"username": "determined", "password": PASSWORD, "isHashed": False}
+    body = {"username": "admin", "password": PASSWORD, "isHashed": False}
     return str((await _ask(load, "POST", "/api/v1/auth/login", "", body))["token"])
+
+
+async def _join_token(load: Load, admin: str) -> str:
+    body = {"pool": "default", "anyNumber": True}
+    return str((await _ask(load, "POST", "/api/v1/windlass/join-tokens", admin, body))["token"])
 
 
 async def _submit(load: Load, token: str, live: int) -> int:

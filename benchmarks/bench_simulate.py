@@ -22,14 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.simulate_baselines import Baseline, LeastWaste, SumOfSlots
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.disruption import Disruption
-from provisioner.simulator.machines import Outage, SimulatedMachines, Supply
-from provisioner.simulator.pools import SimulatedCluster
+from provisioner.simulator.baselines import LeastWaste, SumOfSlots
+from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import (
-    Buyer,
     ClusterPlan,
     MakeBuyer,
     PoolPlan,
@@ -40,7 +38,6 @@ from provisioner.simulator.report import Summary, summary
 from provisioner.simulator.trace import TraceJob, read_trace
 from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import Offer, OfferKey, PoolSettings
-from windlass.base.clock import Clock
 
 TRACES = Path(__file__).resolve().parent.parent / "tests" / "traces"
 BOOT_S = 180.0
@@ -77,21 +74,6 @@ def a_plan(
     return ClusterPlan(pools=[pool], default_pool="gpu", supply=supply or Supply(stock={}))
 
 
-def baseline(kind: type[Baseline]) -> MakeBuyer:
-    def make(
-        plan: ClusterPlan,
-        providers: dict[str, SimulatedMachines],
-        cluster: SimulatedCluster,
-        clock: Clock,
-    ) -> Buyer:
-        (pool,) = plan.pools
-        return kind(
-            pool="gpu", offers=pool.offers, provider=providers["gpu"], cluster=cluster, clock=clock
-        )
-
-    return make  # type: ignore[return-value]
-
-
 def run(plan: ClusterPlan, jobs: Sequence[TraceJob], buyer: MakeBuyer) -> tuple[Summary, float]:
     start = time.process_time()
     told = summary(asyncio.run(play(plan, jobs, buyer=buyer)))
@@ -117,8 +99,8 @@ def compare(name: str) -> None:
         f"  {'':<28} {'cost':>6} {'mean':>7} {'p95':>7} {'boot':>6} {'idle':>6} {'free':>6} machines   CPU s"
     )
     cases: list[tuple[str, ClusterPlan, MakeBuyer]] = [
-        ("one type, sum of slots", a_plan([an_offer(8)], 1200.0), baseline(SumOfSlots)),
-        ("least waste", a_plan(every, 600.0), baseline(LeastWaste)),
+        ("one type, sum of slots", a_plan([an_offer(8)], 1200.0), SumOfSlots),
+        ("least waste", a_plan(every, 600.0), LeastWaste),
         ("ours, idle 20 min", a_plan(every, 1200.0), provisioner_of),
         ("ours, idle 5 min (default)", a_plan(every, 300.0), provisioner_of),
         ("ours, idle one boot", a_plan(every, BOOT_S), provisioner_of),

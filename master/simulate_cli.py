@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from provisioner.simulator.replay import ClusterPlan, Played
+    from provisioner.simulator.replay import ClusterPlan, MakeBuyer, Played
     from provisioner.simulator.report import Summary
     from provisioner.simulator.trace import Trace
 
@@ -41,6 +41,13 @@ def simulate(
         Path | None,
         typer.Option("--compare", help="Simulate this master.yaml, too.", show_default=False),
     ] = None,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines",
+            help="Simulate other ways to buy machines for --config, too: always on, sum of slots, least waste.",
+        ),
+    ] = False,
     agents: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,7 +94,7 @@ def simulate(
         typer.Option(
             "--plot",
             metavar="FOLDER",
-            help="Draw slots.png and waits.png into this folder. Needs matplotlib.",
+            help="Draw slots.png (with cost) and waits.png into this folder. Needs matplotlib.",
             show_default=False,
         ),
     ] = None,
@@ -123,6 +130,8 @@ def simulate(
     played = {name: _play(name, plan, jobs) for name, plan in plans.items()}
     for name, each in played.items():
         _say_refused(name, each)
+    if baselines:
+        played |= _play_baselines(played[str(config)], jobs)
     if csv_to is not None:
         _write_tables(csv_to, played)
     if plot_to is not None:
@@ -137,13 +146,27 @@ def simulate(
         _print_summaries(summaries)
 
 
-def _play(name: str, plan: ClusterPlan, trace: Trace) -> Played:
+def _play(name: str, plan: ClusterPlan, trace: Trace, buyer: MakeBuyer | None = None) -> Played:
     import asyncio
 
-    from provisioner.simulator.replay import play
+    from provisioner.simulator.replay import play, provisioner_of
 
     with _quiet(), _progress(f"simulating {name}", len(trace.jobs)) as progress:
-        return asyncio.run(play(plan, trace.jobs, progress=progress))
+        return asyncio.run(play(plan, trace.jobs, progress=progress, buyer=buyer or provisioner_of))
+
+
+def _play_baselines(ours: Played, trace: Trace) -> dict[str, Played]:
+    """By name; without those that leave some job waiting for ever."""
+    from provisioner.simulator.baselines import baselines
+    from windlass.base.errors import InvalidConfig
+
+    played = {}
+    for name, buyer in baselines(ours).items():
+        try:
+            played[name] = _play(name, ours.plan, trace, buyer)
+        except InvalidConfig as error:
+            typer.echo(f"warning: {name} is left out: {'; '.join(error.problems)}", err=True)
+    return played
 
 
 @contextmanager

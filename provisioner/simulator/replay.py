@@ -43,7 +43,7 @@ FIRST_PASSES = 3
 CALL_TURNS = 4
 """Turns of the event loop until every call to the simulated machines has been answered."""
 SAMPLES = 1000
-"""Points of a curve."""
+"""Points of a curve, and as many more."""
 MOVES_LOOK_S = 900.0
 """Where work may be moved, the provisioner looks that often."""
 MAX_ROUNDS = 1000
@@ -245,12 +245,14 @@ class _Replay:
                 )
                 if at_s == inf:
                     break
+                self._sample(at_s)
                 self._clock.advance(max(0.0, at_s - self._clock.monotonic()))
                 while self._due and self._due[0][0] <= at_s:
                     heapq.heappop(self._due)[2]()
                 await self._settle()
         if stuck:
             raise InvalidConfig([stuck], what="simulation")
+        self._sample(inf)
         return Played(
             plan=self._plan,
             jobs=self._done,
@@ -340,7 +342,6 @@ class _Replay:
                 if self._falling_back.step(now_s):
                     moved = True  # which may go on for ever: nothing that gives hope
                     continue
-                self._sample(now_s)
                 return
             changed = self._cluster.fleet_changed and not moved
             self._look_gap_s = LOOK_AGAIN_S if changed else min(2 * self._look_gap_s, LONGEST_GAP_S)
@@ -397,8 +398,11 @@ class _Replay:
             at_s = min([at_s, *(retry for retry in retries if retry > now_s)])
         return at_s
 
-    def _sample(self, now_s: float) -> None:
-        if self._samples and now_s - self._samples[-1].at_s < self._sample_every_s:
+    def _sample(self, next_s: float) -> None:
+        """What stays as it is until then; left out where neither that nor the time since the last one is long."""
+        now_s = self._clock.monotonic()
+        last_s = self._samples[-1].at_s if self._samples else -inf
+        if max(now_s - last_s, next_s - now_s) < self._sample_every_s:
             return
         pools = self._cluster.pools.values()
         nodes = [node for pool in pools for node in pool.nodes.values()]

@@ -68,6 +68,17 @@ def test_tables_of_all_that_happened_are_written(files: Path) -> None:
     }
 
 
+def test_baselines_beside_it(files: Path) -> None:
+    result = run(files, "--baselines", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    names = ["always on", "sum of slots", "least waste"]
+    assert list(told) == [str(files / "a.yaml"), *names]
+    assert all(each["jobs"] == 2 for each in told.values())
+    table = run(files, "--baselines").stdout.splitlines()[0]
+    assert all(name in table for name in names)
+
+
 def test_curves_are_drawn(files: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra `simulate`)")
     result = run(files, "--plot", str(files / "out"))

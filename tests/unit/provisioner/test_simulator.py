@@ -193,7 +193,7 @@ def test_what_cannot_be_preempted_begins_again() -> None:
 def test_spot_machines_that_are_kept_do_not_come_and_go_for_ever(kept: str) -> None:
     plan = a_plan(SPOT, max_instances=200, seed=3)
     (pool,) = plan.pools
-    settings = replace(pool.settings, **{kept: 100})
+    settings = replace(pool.settings, **{kept: 30})
     result, told = played(
         replace(plan, pools=[replace(pool, settings=settings)]), a_job("a", 0.0, 1, 3600.0)
     )

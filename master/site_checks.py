@@ -13,6 +13,8 @@ from master.config.batch import BatchSection
 from master.config.batch_manager import BatchResourceManager
 from master.pilot_pools import batch_sections
 from provisioner.providers.batch.base import DISPATCHED, NoAnswer
+from provisioner.providers.batch.slurm.pyslurm.process import NotUsable
+from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
 from windlass.base.checks import Check, Status
 
 NAME = "slurmrestd"
@@ -84,6 +86,8 @@ async def _rest(sections: list[BatchSection]) -> list[Check]:
     if api is None:
         return []
     site = site_of(sections)
+    if isinstance(site.system, PyslurmSystem):
+        return [await pyslurm_check(site.system)]
     try:
         async with asyncio.timeout(LIMIT_S):
             found = await site.system.site()
@@ -102,6 +106,29 @@ async def _rest(sections: list[BatchSection]) -> list[Check]:
     whose = f" as {api.user}" if api.user else ""
     many = f"{len(found.queues)} partitions"
     return [Check(name=NAME, found=f"Slurm {found.version} at {api.url}{whose}: {many}")]
+
+
+async def pyslurm_check(system: PyslurmSystem) -> Check:
+    """Whether it fits the site's Slurm. Its import may take a minute."""
+    try:
+        version = await system.version()
+    except NotUsable as error:
+        return Check(
+            name="pyslurm",
+            status=Status.WARNING,
+            found=f"not usable, so commands of Slurm are used: {error.message}",
+            advice="install the one of the site's release: docs/hpc/rest.md#pyslurm",
+        )
+    except NoAnswer as error:
+        return Check(
+            name="pyslurm",
+            status=Status.FAILED,
+            found=error.message,
+            advice="correct `path` in master.yaml, or see whether the site is up: scontrol ping",
+        )
+    finally:
+        await asyncio.to_thread(system.close)
+    return Check(name="pyslurm", found=f"{version} fits the site's Slurm")
 
 
 def _failed(found: str, advice: str) -> Check:

@@ -20,9 +20,9 @@ class SlurmApiSection(Section):
 
     url: str
     """`http://HOST:PORT` or `https://...`; `unix:/PATH` of a socket; or `inetd:`, which runs slurmrestd once for each
-    request, without a token: on the login node if there is `ssh`; with a path after it if it is not
-    /usr/sbin/slurmrestd. `pyslurm:` lists jobs by that library, where it is installed and of the site's release; all
-    else is done by commands."""
+    request, without a token: on the login node if there is `ssh`; with a path after it where neither
+    PATH nor a folder sbin beside Slurm's commands has it. `pyslurm:` lists jobs by that library, where it is installed
+    and of the site's release; all else is done by commands."""
     user: str = ""
     """Whose token it is, and whose the jobs are. Needed with a token."""
     token_file: str | None = None

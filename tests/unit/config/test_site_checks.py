@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,14 @@ def test_the_doctor_looks_at_a_file_that_it_is_given_before_the_first_start(
     assert (wrong.name, wrong.status) == ("master: master.yaml", Status.FAILED)
     monkeypatch.delenv("DET_CONFIG_FILE")
     assert [check.name for check in checks()] == ["master: data folder"]
+
+
+def test_pyslurm_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Commands are used instead: no failure."""
+    if find_spec("pyslurm") is not None:
+        pytest.skip("pyslurm is installed here")
+    section = {"api": {"url": "pyslurm:"}, "job_storage_root": "/j"}
+    (check,) = checked(tmp_path, pools(section))
+    assert (check.name, check.status) == ("pyslurm", Status.WARNING)
+    assert "commands of Slurm are used: it cannot be imported: No module named" in check.found
+    assert check.advice.endswith("docs/hpc/rest.md#pyslurm")

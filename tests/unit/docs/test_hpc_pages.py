@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from master.config.load import load
 
-PAGES = sorted((Path(__file__).parents[3] / "docs/hpc").glob("*.md"))
+ROOT = Path(__file__).parents[3]
+PAGES = sorted((ROOT / "docs/hpc").glob("*.md"))
 _BLOCK = re.compile(r"^( *)```(?:yaml)?\n(.*?)^ *```", re.S | re.M)
 _HERE = re.compile(r"<<'END'\n(.*?)^END$", re.S | re.M)
 _ROOT = re.compile(r"^(?:resource_pools|resource_manager|checkpoint_storage|security):", re.M)
@@ -43,3 +45,15 @@ def test_a_sample_is_taken_as_it_is(page: str, text: str, tmp_path: Path) -> Non
     file.write_text(text)
     config = load(file)
     assert config.warnings == ()
+
+
+def test_pyslurm_is_an_extra_of_its_own_and_in_no_lock() -> None:
+    """It is built against the Slurm of a site, whose release it must be, and its licence is the GPL."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert extras["slurm"] == ["pyslurm"]
+    others = [line for name, lines in extras.items() if name != "slurm" for line in lines]
+    assert not [line for line in others if re.search(r"\bslurm\b|pyslurm", line)]
+    for lock in ROOT.glob("requirements*.lock"):
+        assert "pyslurm" not in lock.read_text(), lock

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from master.site_checks import pyslurm_check
 from provisioner.providers.batch.base import JobPhase, NoAnswer
 from provisioner.providers.batch.commands import Done
 from provisioner.providers.batch.slurm.pyslurm.process import PyslurmProcess
 from provisioner.providers.batch.slurm.pyslurm.system import MOST_ENDS, PyslurmSystem
 from provisioner.providers.batch.slurm.system import SlurmSystem
+from windlass.base.checks import Status
 
 STANDIN = Path(__file__).parents[2] / "fakes" / "pyslurm_standin"
 LINE = "7|RUNNING|100|400|n1|1|None|wl-by-commands\n"
@@ -175,3 +177,19 @@ def test_a_process_that_ends_or_stands_still_is_replaced_and_given_up_at_last(
 
     run_with(process, main, now=lambda: at[0])
     assert len([r for r in caplog.records if "pyslurm is not used" in r.getMessage()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("release", "status", "found"),
+    [
+        ("slurm 25.11.7", Status.OK, "25.11.2 fits the site's Slurm"),
+        ("slurm 24.05.4", Status.WARNING, "install pyslurm==24.5.*"),
+    ],
+)
+def test_doctor_says_whether_it_fits_the_site(release: str, status: Status, found: str) -> None:
+    async def main(system: PyslurmSystem) -> None:
+        check = await pyslurm_check(system)
+        assert (check.name, check.status) == ("pyslurm", status)
+        assert found in check.found
+
+    run_with(PyslurmProcess(environ()), main, Here(release))

@@ -91,6 +91,12 @@ class PyslurmSystem:
     async def signal(self, job_id: str, signal: str) -> None:
         await self._system.signal(job_id, signal)
 
+    async def version(self) -> str:
+        """Of pyslurm, which fits the site. Raises NotUsable, NoAnswer."""
+        version = await asyncio.to_thread(self._process.version)
+        await self._require_match(version)
+        return version
+
     def close(self) -> None:
         self._process.close()
 
@@ -100,7 +106,7 @@ class PyslurmSystem:
             return None
         try:
             if not self._is_usable:
-                await self._require_match(await asyncio.to_thread(self._process.version))
+                await self.version()
             jobs = await asyncio.to_thread(self._process.jobs)
         except NotUsable as error:
             await self._give_up(error.message)

@@ -270,6 +270,9 @@ class ReconcilePass:
         """It works or idles as before, and no new list names it: a step would change nothing."""
         if record.state is not InstanceState.READY or record.id in self._seen:
             return False
+        node = agents.nodes.get(record.id)
+        if record.notice is not None or (node is not None and node.notice is not None):
+            return False
         connected, busy = agents.is_connected(record.id), agents.is_busy(record.id)
         return is_steady(record, connected, busy) and self._is_sold(record)
 

@@ -95,6 +95,7 @@ def run(
     from master.app import MasterOptions
     from master.data_folder import held
     from master.serve import serve
+    from master.task_settings import require_mountable
     from master.tls.opening import default_url, open_tls, open_warnings
     from windlass.base.clock import SystemClock
     from windlass.base.tls.fingerprints import labelled
@@ -112,6 +113,7 @@ def run(
         for warning in (*config.warnings, *open_warnings(config)):
             typer.echo(f"warning: {warning}", err=True)
         with held(_data_dir(data_dir)) as folder:
+            require_mountable(config, folder)
             tls = open_tls(config, folder, SystemClock(), url=url or "")
             if tls is not None:
                 for line in labelled(tls.certificate.fingerprints):
@@ -178,12 +180,14 @@ def _require_pool(name: str, config_file: Path | None) -> None:
 
 
 @app.command("config")
-def show_config(config_file: ConfigOption = None) -> None:
+def show_config(config_file: ConfigOption = None, data_dir: DataDirOption = None) -> None:
     """Check master.yaml and print it with every default filled in. Secrets are masked."""
     from master.config import masked
+    from master.task_settings import require_mountable
 
     try:
         config = _load(config_file, {})
+        require_mountable(config, _data_dir(data_dir))
     except WindlassError as error:
         _fail(error)
     for warning in config.warnings:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.bind_rules import HostPaths
+from agent_bootstrap.bind_rules import HostPaths, problem_of
 from agent_bootstrap.container_options import SHARED_MODE, OsUser
 from agent_bootstrap.privilege_rules import Privileges
 from master.allocations.cluster_tasks import ClusterTasks, RequireUser
@@ -19,6 +19,7 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.images import image_files
 from master.core.expconf.references import PoolSecrets, take_secrets
+from windlass.base.errors import InvalidConfig
 
 
 class TaskSettings:
@@ -98,6 +99,34 @@ class TaskSettings:
         if stat.S_IMODE(folder.stat().st_mode) != SHARED_MODE:
             folder.chmod(SHARED_MODE)
         return {"type": "shared_fs", "host_path": str(folder)}
+
+
+def require_mountable(config: MasterConfig, data_dir: Path) -> None:
+    """Refuse mounts of master.yaml that would show the data folder: every task would be refused for them.
+
+    Raises InvalidConfig.
+    """
+    rules = HostPaths(forbidden=(str(data_dir.absolute()),))
+    problems = {
+        f"<master.yaml>.{key}: {path} {problem}, or give another --data-dir"
+        for key, path in _host_paths(config)
+        if (
+            problem := problem_of(
+                path, rules.model_copy(update={"cluster": (path,)}), as_root=False
+            )
+        )
+    }
+    if problems:
+        raise InvalidConfig(sorted(problems), what="master configuration")
+
+
+def _host_paths(config: MasterConfig) -> Iterator[tuple[str, str]]:
+    """(key, path)"""
+    if config.checkpoint_storage is not None and (folder := host_folder(config.checkpoint_storage)):
+        yield "checkpoint_storage.host_path", folder
+    for pool in config.pools():
+        for mount in pool.containers().bind_mounts:
+            yield "task_container_defaults.bind_mounts.host_path", mount.host_path
 
 
 def _defaults(

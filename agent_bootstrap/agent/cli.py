@@ -14,12 +14,18 @@ from pydantic import ValidationError
 from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.alone import end_machine
-from agent_bootstrap.agent.announcement import announce, is_running, parse_time, withdraw
+from agent_bootstrap.agent.announcement import (
+    TIME_TO_LEAVE,
+    announce,
+    is_running,
+    parse_time,
+    withdraw,
+)
 from agent_bootstrap.agent.bytecode import share_bytecode
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
-from agent_bootstrap.agent.membership.places import joined_config
-from agent_bootstrap.agent.option_layers import load_options
+from agent_bootstrap.agent.membership.places import joined_config, unread_config
+from agent_bootstrap.agent.option_layers import load_options, work_dir_of
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.own_job import named_after, own_job
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
@@ -118,7 +124,8 @@ def run(
         options = loaded.options
         if (job := own_job(options, os.environ)) is not None:
             options = named_after(job, options)
-        for warning in loaded.warnings:
+        unread = "" if master else unread_config(config_file, os.environ)
+        for warning in (*loaded.warnings, *filter(None, (unread,))):
             typer.echo(f"warning: {warning}", err=True)
         options.token()
         end = run_agent(options)
@@ -142,7 +149,8 @@ def drain(
     at: Annotated[
         str | None,
         typer.Option(
-            help="When the machine goes: 18:00, or 2026-01-31T18:00, on this machine's clock unless it has a zone.",
+            help="When the machine goes: 18:00, or 2026-01-31T18:00, on this machine's clock unless it has a zone. "
+            "Default: as soon as tasks could make a checkpoint, in 10 minutes.",
             show_default=False,
         ),
     ] = None,
@@ -164,14 +172,13 @@ def drain(
     may bring the time forward. Nothing is shut down. Run it as the agent's user, or as root.
     """
     try:
-        # Where the master is, the agent knows; here it does not matter.
-        anywhere = {"master_url": "http://localhost"}
         file = joined_config(config_file, None, os.environ)
-        place = work_dir or load_options(file, anywhere, os.environ).options.work_dir
+        place = work_dir or work_dir_of(file, os.environ)
         if cancel:
             typer.echo("This machine stays" if withdraw(place) else "Nothing was announced here")
             return
-        goes = parse_time(at or "", datetime.now(UTC))
+        now = datetime.now(UTC)
+        goes = now + TIME_TO_LEAVE if at is None else parse_time(at, now)
         announce(place, Leaving(at=goes, reason=reason))
     except InvalidConfig as error:
         for problem in error.problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ from agent_bootstrap.agent.options import (
     IGNORED_KEYS,
     AgentOptions,
     TlsOptions,
+    default_work_dir,
     problem,
     refuse_world_readable,
 )
@@ -30,6 +31,7 @@ from windlass.base.errors import InvalidConfig
 
 PREFIX = "DET_"
 MASTER_VARIABLE = "DET_MASTER"
+MASTER_VARIABLES = (MASTER_VARIABLE, f"{PREFIX}MASTER_URL", f"{PREFIX}MASTER_HOST")
 _NOT_VARIABLES = ("security", "log", "default_limits")
 """Sections. Of `security.tls` each key has a variable of its own."""
 _TLS_PREFIX = f"{PREFIX}SECURITY_TLS_"
@@ -81,10 +83,26 @@ def load_options(
         raise InvalidConfig(problems, what="agent options") from None
     return Loaded(
         options=options,
-        warnings=tuple(
-            f"{config_file}: {key} has no effect: {IGNORED_KEYS[key]}" for key in ignored
+        warnings=(
+            *(f"{config_file}: {key} has no effect: {IGNORED_KEYS[key]}" for key in ignored),
+            *_overridden_master(options, layers),
         ),
     )
+
+
+def work_dir_of(config_file: Path | None, environ: Mapping[str, str]) -> Path:
+    """That alone, whatever else the file says of a master that is of no concern here. Raises InvalidConfig."""
+    given = environ.get(f"{PREFIX}WORK_DIR") or read_file(config_file).get("work_dir")
+    return Path(str(given)) if given else default_work_dir()
+
+
+def _overridden_master(options: AgentOptions, layers: _Layers) -> Iterator[str]:
+    """Where the file names a master, and a variable, perhaps of a shell that was used for `det`, another one."""
+    in_file = layers.document.get("master_host") or layers.document.get("master_url")
+    by = next((name for name in MASTER_VARIABLES if layers.environ.get(name)), None)
+    flagged = {"master_url", "master_host"} & layers.flags.keys()
+    if in_file and by and not flagged and str(in_file) != layers.environ[by]:
+        yield f"the variable {by} overrides the master of {layers.file}: this agent joins {options.url}"
 
 
 class _LayeredOptions(AgentOptions, BaseSettings):

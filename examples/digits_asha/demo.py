@@ -31,6 +31,7 @@ from windlass.sdk.session import Session
 HERE = Path(__file__).parent
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
 PATIENCE_S = 240.0
+"""How long nothing may change before the demo gives up: on a busy machine all of it takes longer, but goes on."""
 MORE_EPOCHS = 60
 """How long the best trial of the search is trained on, on one machine: the others end meanwhile."""
 STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -139,15 +140,35 @@ def watch(demo: Demo) -> tuple[Snapshot, Snapshot]:
         return search, _watch(demo, live, demo.train_on(best), until_empty=True)
 
 
+class Patience:
+    """Ends when nothing has changed for `PATIENCE_S`."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._since_s = 0.0
+
+    def is_over(self, now: Snapshot) -> bool:
+        trials = [(t["id"], t["state"], t["totalBatchesProcessed"]) for t in now.trials]
+        machines = [(i["id"], i["activity"]) for i in now.fleet["instances"]]
+        seen = (now.experiment["state"], trials, machines, len(now.events))
+        if seen != self._seen:
+            self._seen, self._since_s = seen, now.elapsed_s
+        return now.elapsed_s - self._since_s > PATIENCE_S
+
+
 def _watch(demo: Demo, live: Live, experiment_id: int, *, until_empty: bool) -> Snapshot:
+    patience = Patience()
     while True:
         now = demo.look(experiment_id)
         live.update(draw(now, demo.console.height), refresh=True)
         over = now.experiment["state"] in ENDS
         if over and not (until_empty and now.fleet["instances"]):
             return now
-        if now.elapsed_s > PATIENCE_S:
-            raise SystemExit(f"the demo did not end within {PATIENCE_S:.0f} s")
+        if patience.is_over(now):
+            log = demo.log.read_text(errors="replace")[-2000:]
+            raise SystemExit(
+                f"nothing has changed for {PATIENCE_S:.0f} s; the master's log ends:\n{log}"
+            )
         time.sleep(0.25 if demo.console.is_terminal else 1.0)
 
 

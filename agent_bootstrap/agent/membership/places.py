@@ -52,3 +52,14 @@ def joined_config(
         return given
     own = places().config
     return own if own.exists() else None
+
+
+def unread_config(given: Path | None, environ: Mapping[str, str]) -> str:
+    """A warning where a variable keeps the agent.yaml of `join` from being read. Empty: none does."""
+    own = places().config
+    by = next((name for name in ("DET_MASTER", "DET_MASTER_HOST") if environ.get(name)), None)
+    if given is not None or by is None or not own.exists():
+        return ""
+    return (
+        f"{own} is not read, as the variable {by} names a master: unset it, or give --config-file"
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from agent_bootstrap.agent import cli
+from agent_bootstrap.agent.announcement import TIME_TO_LEAVE, announced
 from agent_bootstrap.agent.daemon import AgentEnd
 from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.option_layers import load_options
@@ -261,3 +263,30 @@ def test_limits_of_the_agent_count_where_a_task_has_none(
 def test_a_default_limit_that_is_no_size_is_refused(memory: object) -> None:
     with pytest.raises(InvalidConfig, match=r"default_limits\.memory: "):
         parse_options({"master_host": "m", "default_limits": {"memory": memory}})
+
+
+def test_a_variable_that_overrides_the_master_of_the_file_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "master_host: file\nmaster_port: 1")
+    loaded = load_options(path, {}, {"DET_MASTER": "http://env:2"})
+    assert loaded.warnings == (
+        f"the variable DET_MASTER overrides the master of {path}: this agent joins http://env:2",
+    )
+    assert load_options(path, {}, {}).warnings == ()
+    by_flag = load_options(path, {"master_url": "http://flag:3"}, {"DET_MASTER": "http://env:2"})
+    assert by_flag.warnings == (), "the operator has said it on the command line"
+
+
+@pytest.mark.parametrize("at", [[], ["--at", "23:59"]])
+def test_drain_takes_the_file_of_an_agent_with_tls(tmp_path: Path, at: list[str]) -> None:
+    work_dir = tmp_path / "agent"
+    work_dir.mkdir()
+    (work_dir / "agent.lock").touch()
+    text = f"master_host: m\nwork_dir: {work_dir}\nsecurity:\n  tls:\n    enabled: true\n"
+    path = write(tmp_path, text)
+    load_options(path, {}, {})  # what `windlass agent run` reads
+    done = CliRunner().invoke(cli.app, ["drain", "--config-file", str(path), *at])
+    assert done.exit_code == 0, done.output
+    leaving = announced(work_dir)
+    assert leaving is not None
+    if not at:
+        assert leaving.at - datetime.now(UTC) <= TIME_TO_LEAVE

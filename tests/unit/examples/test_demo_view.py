@@ -96,3 +96,21 @@ def test_the_report_fits_80_columns_and_says_what_was_saved_and_what_is_next() -
     assert "validation error 0.0050\nafter 87 epochs in all" in text
     assert "costs are simulated" in text
     assert "det deploy local cluster-up" in text
+
+
+def test_the_demo_gives_up_only_when_nothing_changes() -> None:
+    from demo import PATIENCE_S, Patience
+    from screen import Snapshot
+
+    def at(elapsed_s: float, steps: int) -> Snapshot:
+        trial = {"id": 1, "state": "STATE_RUNNING", "totalBatchesProcessed": steps}
+        experiment = {"state": "STATE_ACTIVE"}
+        return Snapshot(
+            experiment=experiment, trials=[trial], fleet=fleet(), pool={}, elapsed_s=elapsed_s
+        )
+
+    patience = Patience()
+    for n in range(10):
+        assert not patience.is_over(at(n * PATIENCE_S, steps=n)), "it is slow, and goes on"
+    assert not patience.is_over(at(10 * PATIENCE_S, steps=9))
+    assert patience.is_over(at(10 * PATIENCE_S + 1, steps=9))

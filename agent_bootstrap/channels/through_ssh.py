@@ -22,8 +22,10 @@ _OPTIONS = (
     *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=10"),
     *("-o", "StreamLocalBindMask=0177", "-o", "ControlMaster=no", "-o", "ControlPath=none"),
 )
-_WITH_US = 'exec 3<&0; (read -r _ <&3; kill "$$" 2>/dev/null) & exec ssh "$@" </dev/null 3<&-'
-"""It ends when our end of its input does, however we end."""
+WITH_US = """exec 3<&0
+(read -r _ <&3; read -r _ _ _ parent _ </proc/self/stat; [ "$parent" = "$$" ] && kill "$$") 2>/dev/null &
+exec ssh "$@" </dev/null 3<&-"""
+"""It ends when our end of its input does, however we end. Its number may be another's once it has ended."""
 
 
 class ThroughSsh:
@@ -99,7 +101,7 @@ class ThroughSsh:
         words = [*_OPTIONS, *(("-p", login_port) if login_port else ())]
         with said.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _WITH_US, "sh", *words),
+                *("/bin/sh", "-c", WITH_US, "sh", *words),
                 *("-L", f"{socket}:[{host}]:{port}", "--", user_host),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,

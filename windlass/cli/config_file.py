@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from windlass.base.errors import InvalidArgument, InvalidConfig
+
+if TYPE_CHECKING:
+    from yaml import YAMLError
 
 
 def read_config(path: Path, overrides: Sequence[str]) -> str:
@@ -17,6 +18,8 @@ def read_config(path: Path, overrides: Sequence[str]) -> str:
     text, document = _load(path)
     if not overrides:
         return text
+    import yaml
+
     for override in overrides:
         _apply(document, override)
     return yaml.safe_dump(document, sort_keys=False)
@@ -42,6 +45,8 @@ def naming(path: Path | None) -> Iterator[None]:
 
 
 def _load(path: Path) -> tuple[str, dict[str, Any]]:
+    import yaml
+
     try:
         text = path.read_text()
         document = yaml.safe_load(text)
@@ -55,6 +60,8 @@ def _load(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _apply(document: dict[str, Any], override: str) -> None:
+    import yaml
+
     key, separator, value = override.partition("=")
     path = key.split(".")
     if not separator or not all(path):
@@ -78,7 +85,7 @@ def _kind(document: object) -> str:
     return kinds.get(type(document), "a single value")
 
 
-def _where(problem: yaml.YAMLError) -> str:
+def _where(problem: YAMLError) -> str:
     mark = getattr(problem, "problem_mark", None)
     what = getattr(problem, "problem", None) or "not valid YAML"
     return f"line {mark.line + 1}, column {mark.column + 1}: {what}" if mark else str(what)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from windlass import __version__
+from windlass.cli import quick_values
 from windlass.cli.groups import LazyCommand, RootGroup
 
 
@@ -159,6 +160,7 @@ def doctor(
 
 def run() -> None:
     """What the scripts `det` and `windlass` call. Tracebacks are shown only with WINDLASS_DEBUG."""
+    quick_values.install()
     try:
         app()
     except Exception as error:  # noqa: BLE001 - an unforeseen error is one line, too

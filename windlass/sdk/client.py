@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
-from windlass.sdk.context_dir import FileEntry
 from windlass.sdk.session import Query, Session, hash_password
 from windlass.sdk.wire import Json
+
+if TYPE_CHECKING:
+    from windlass.sdk.context_dir import FileEntry
 
 PAGE = 200
 TERMINAL_STATES = frozenset(

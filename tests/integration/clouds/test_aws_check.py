@@ -147,7 +147,7 @@ class _Portal(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(page)
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, format: str, *args: object) -> None: ...
 
 
 def test_a_page_for_browsers_is_told_by_its_title(

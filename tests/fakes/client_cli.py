@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from client_scripted_master import ScriptedMaster, log_in
+import os
+import pty
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+from client_scripted_master import WAIT_S, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.cli.main import app
 
+REPOSITORY = Path(__file__).parents[2]
 EXPERIMENT = {
     "id": 7,
     "name": "digits",
@@ -49,3 +58,26 @@ def with_an_experiment(master: ScriptedMaster) -> ScriptedMaster:
 def det(master: ScriptedMaster | str, *arguments: str, stdin: str | None = None) -> Result:
     url = master if isinstance(master, str) else master.url
     return CliRunner().invoke(app, ["-m", url, *arguments], input=stdin)
+
+
+def on_a_terminal(master: ScriptedMaster, *arguments: str, columns: int) -> list[str]:
+    """What a terminal of that width shows, without colours."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "windlass", "-m", master.url, *arguments],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "TERM": "dumb"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=WAIT_S,
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # EIO: all was read
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    assert done.returncode == 0, done.stderr
+    return shown.decode().splitlines()

@@ -87,7 +87,12 @@ def list_instances(
         "USD",
         "Reason",
     ]
-    print_rows(headers, [_row(instance) for instance in instances], as_csv=as_csv)
+    print_rows(
+        headers,
+        [_row(instance) for instance in instances],
+        as_csv=as_csv,
+        give_way=("Launched", "Zone", "Market", "USD", "Pool"),
+    )
     for blocked in fleet.get("blockedOffers") or []:
         type_ = blocked["offer"]["instanceType"]
         until = f" until {local_time(blocked['until'])}" if blocked["until"] else ""
@@ -171,7 +176,12 @@ def offers(
         "Applies to",
         REFUSED,
     ]
-    print_rows(headers, [_offer_row(offer) for offer in found], as_csv=as_csv)
+    print_rows(
+        headers,
+        [_offer_row(offer) for offer in found],
+        as_csv=as_csv,
+        give_way=("Applies to", "Price from", "Boot", "Next try", "GPU", "Pool"),
+    )
     for warning in answer.get("warnings") or []:
         notice(warning)
 

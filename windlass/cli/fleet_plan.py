@@ -11,7 +11,7 @@ import typer
 from windlass.base.durations import format_duration
 from windlass.cli.config_file import naming, read_config, read_settings
 from windlass.cli.connect import client_for
-from windlass.cli.output import WHY_NOT, JsonOption, print_json, print_rows, say
+from windlass.cli.output import WHY_NOT, JsonOption, print_json, print_rows, say, usd
 
 MOST_SHAPES = 5
 """Shapes of runs whose offers are shown."""
@@ -66,7 +66,7 @@ def _print_launches(found: dict[str, Any]) -> None:
     print_rows(headers, [_launch(each) for each in launches])
     machines = sum(each["machines"] for each in launches)
     noun = "machine" if machines == 1 else "machines"
-    say(f"Together {machines} {noun}, {_usd(found['usdPerHour'])} USD per hour")
+    say(f"Together {machines} {noun}, {_total(found['usdPerHour'])} per hour")
 
 
 def _print_considered(considered: list[dict[str, Any]]) -> None:
@@ -141,5 +141,10 @@ def _text(waiting: dict[str, Any]) -> str:
     return str(reason.get("text") or "waits")
 
 
+def _total(amount: float | None) -> str:
+    return "an unknown number of USD" if amount is None else usd(amount)
+
+
 def _usd(amount: float | None) -> str:
+    """In a column that says the unit."""
     return "unknown" if amount is None else f"{amount:.2f}"

@@ -58,16 +58,18 @@ def print_rows(
     *,
     as_csv: bool = False,
     named_by: int = 0,
+    give_way: Sequence[str] = (),
 ) -> None:
     """A table that fits the terminal; without a terminal, aligned columns that are never cut.
 
-    `named_by`: the column that names a row where its long texts follow below the table.
+    `named_by`: the column that names a row where its long texts follow below the table. `give_way`: columns that are
+    left out of a terminal without room for them, the first one first; a line below names them.
     """
     text = [[_text(cell) for cell in row] for row in rows]
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([headers, *text])
     elif sys.stdout.isatty():
-        _print_table(headers, [[escaped(cell) for cell in row] for row in text], named_by)
+        _print_table(headers, [[escaped(cell) for cell in row] for row in text], named_by, give_way)
     else:
         _print_columns(headers, text)
 
@@ -104,8 +106,8 @@ def state_name(state: str | None) -> str:
 
 
 def usd(amount: float) -> str:
-    """Money for people: cents, and more of what is less than a dollar."""
-    return f"${amount:,.2f}" if abs(amount) >= 1 else f"${amount:.4f}"
+    """Money in sentences: as the master writes it, and more digits of what is less than a dollar."""
+    return f"{amount:,.2f} USD" if abs(amount) >= 1 else f"{amount:.4f} USD"
 
 
 def percent(progress: float | None) -> str:
@@ -131,9 +133,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by: int) -> None:
-    """A table as wide as the terminal. If that is narrow, empty columns go and long texts follow below;
-    what does not fit even so is left to the terminal to wrap."""
+def _print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], named_by: int, give_way: Sequence[str]
+) -> None:
+    """A table as wide as the terminal. If that is narrow, empty columns go, long texts follow below, and what may
+    give way does; what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -149,6 +153,15 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by
             words = SENTENCES[headers[i]]
             below += [f"{row[named_by]} {words}: {row[i]}" for row in rows if row[i]]
     gap, widths = fit_columns([columns[i] for i in shown], console.width)
+    gone: list[str] = []
+    for name in give_way:
+        if sum(widths) + gap * (len(widths) - 1) <= console.width:
+            break
+        kept = [i for i in shown if headers[i] != name]
+        if kept != shown:
+            shown = kept
+            gone.append(name)
+            gap, widths = fit_columns([columns[i] for i in shown], console.width)
     if sum(widths) + gap * (len(widths) - 1) > console.width:
         _print_columns([headers[i] for i in shown], [[row[i] for i in shown] for row in rows])
     else:
@@ -160,6 +173,8 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], named_by
                 *(Text(row[i], style(row[i]) if headers[i] == STATE else "") for i in shown)
             )
         console.print(table)
+    if gone:
+        below.append(f"Left out for want of room: {', '.join(gone)}. All of it: --json or --csv")
     for line in below:
         console.print(Text(line))
 

@@ -40,7 +40,7 @@ def install() -> None:
         described = parameter.type_descriptor
         return Quick(described.parameter_info, described.annotation, own=lambda: own(parameter))
 
-    core._TyperParameter.get_runtime_param = quick  # type: ignore[method-assign]
+    core._TyperParameter.get_runtime_param = quick  # type: ignore[assignment, method-assign]
 
 
 def _is_plain(value: Any, annotation: Any, info: Any) -> bool:

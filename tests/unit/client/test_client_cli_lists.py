@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.client_cli import TRIAL, det
+from tests.fakes.client_cli import TRIAL, det, on_a_terminal
 
 if TYPE_CHECKING:
     from client_scripted_master import ScriptedMaster
@@ -71,9 +71,9 @@ def test_describe_shows_what_it_costs_and_will(full: ScriptedMaster) -> None:
     cost = {"usd": 2.5, "usdPerHour": 0.4, "forecastUsd": 10.0, "basis": "25.0% done"}
     full.on("GET", "/api/v1/windlass/experiments/7/cost", cost)
     shown = det(full, "e", "describe", "7").stdout
-    assert "cost so far        $2.50" in shown
-    assert "cost per hour now  $0.4000" in shown
-    assert "cost forecast      $10.00 (25.0% done)" in shown
+    assert "cost so far        2.50 USD" in shown
+    assert "cost per hour now  0.4000 USD" in shown
+    assert "cost forecast      10.00 USD (25.0% done)" in shown
     assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["cost"] == cost
 
 
@@ -149,6 +149,33 @@ def test_offers_show_what_may_be_bought_and_what_refuses(full: ScriptedMaster) -
     assert json.loads(det(full, "fleet", "offers", "--json").stdout) == [OFFER, OPEN]
 
 
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_offers_fit_a_terminal_and_say_what_they_leave_out(
+    full: ScriptedMaster, columns: int
+) -> None:
+    """As a cloud names them: 58 characters of a name, two lines of a refusal."""
+    name = "aws-us-east-1/us-east-1/us-east-1a/p6-b200.48xlarge/on-demand"
+    real = OFFER | {
+        "name": name,
+        "pool": "compute-pool",
+        "priceOrigin": "price book of 2025-07-01: estimated from us-east-1 (1.12 times its price)",
+        "reason": "InsufficientInstanceCapacity: We currently do not have sufficient capacity " * 2,
+        "scope": OFFER["scope"] | {"provider": "aws-us-east-1", "region": "us-east-1"},
+    }
+    full.on("GET", "/api/v1/windlass/fleet/offers", {"offers": [real]})
+    lines = on_a_terminal(full, "fleet", "offers", columns=columns)
+    assert max(len(line.rstrip()) for line in lines) <= columns
+    shown = "\n".join(lines)
+    assert "USD/h" in shown
+    assert "2.00" in shown
+    assert "was refused: InsufficientInstanceCapacity" in " ".join(shown.split())
+    left_out = " ".join(shown.split()).partition("Left out for want of room: ")[2]
+    assert (columns == 80) <= ("Applies to" in left_out)
+    piped = det(full, "fleet", "offers").stdout
+    assert real["priceOrigin"] in piped
+    assert name in piped
+
+
 MACHINE = {
     "id": "i-12",
     "pool": "default",
@@ -212,7 +239,7 @@ def test_a_machine_is_described_with_what_runs_on_it(full: ScriptedMaster) -> No
     assert shown["offer"].strip() == "site/east-1/gpu-8/spot"
     assert shown["state"].strip() == "ending"
     assert shown["ready"].strip() == "2026-11-22 13:02:00 UTC"
-    assert shown["cost so far"].strip() == "$3.00"
+    assert shown["cost so far"].strip() == "3.00 USD"
     assert shown["runs"].strip() == "trial 1"
     assert shown["reason"].strip() == "idle for 5 min"
     document = json.loads(det(full, "fleet", "describe", "i-12", "--json").stdout)

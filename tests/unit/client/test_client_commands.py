@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ import pytest
 from client_scripted_master import WAIT_S, Answer, Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
+from tests.fakes.client_cli import on_a_terminal
 from windlass.cli.command_watch import short_ids
 from windlass.cli.main import app
 
@@ -71,29 +69,6 @@ def det(master: ScriptedMaster, *arguments: str) -> Result:
 
 def sent(master: ScriptedMaster) -> dict[str, Any]:
     return dict(master.calls("POST", "/api/v1/commands")[0].body)
-
-
-def on_a_terminal(master: ScriptedMaster, *arguments: str, columns: int) -> list[str]:
-    """What a terminal of that width shows, without colours."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "windlass", "-m", master.url, *arguments],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "TERM": "dumb"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        check=False,
-        timeout=WAIT_S,
-    )
-    os.close(theirs)
-    shown = b""
-    with suppress(OSError):  # EIO: all was read
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-    os.close(ours)
-    assert done.returncode == 0, done.stderr
-    return shown.decode().splitlines()
 
 
 def only_line(result: Result) -> str:

@@ -75,7 +75,7 @@ def test_each_step_is_said_once_and_the_line_to_write_at_the_end(cluster: Script
         "Baking pool gpu on aws/us-east-1a/g5.xlarge/on_demand (bake-1)",
         "installing: being launched",
         "imaging: AWS makes ami-1",
-        "Image windlass-gpu-1 is ready; its machine cost $0.2500",
+        "Image windlass-gpu-1 is ready; its machine cost 0.2500 USD",
         "In the provider of pool gpu in master.yaml, write:",
         "",
         "    image_id: ami-1",

@@ -308,8 +308,8 @@ def test_the_fleet_is_listed(cluster: ScriptedMaster) -> None:
 def test_costs_are_compared_with_an_always_on_fleet(cluster: ScriptedMaster) -> None:
     cluster.on("GET", "/api/v1/windlass/fleet", FLEET)
     lines = det(cluster, "fleet", "costs").stdout.splitlines()
-    assert "cost so far                $25.00" in lines
-    assert "saved                      $75.00 (75%)" in lines
+    assert "cost so far                25.00 USD" in lines
+    assert "saved                      75.00 USD (75%)" in lines
     document = json.loads(det(cluster, "fleet", "costs", "--json").stdout)
     assert document["alwaysOnUsd"] == 100.0
     assert "instances" not in document

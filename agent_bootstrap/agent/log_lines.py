@@ -69,7 +69,7 @@ def parse_record(record: bytes) -> LogEntry | None:
     microseconds = int(parts[0][:_MOST_DIGITS])
     if not _FIRST <= microseconds <= _LAST:
         return None
-    match = _PREFIXES.match(parts[2].decode(errors="replace").replace("\0", "\ufffd"))
+    match = _PREFIXES.match(parts[2].decode(errors="replace"))
     if match is None:
         return None
     rank = match["rank"]

@@ -24,6 +24,7 @@ from master.auth.users import (
     MAX_NAME,
     User,
     normalise_username,
+    require_display_name,
     row_of,
     user_from_row,
 )
@@ -207,6 +208,7 @@ class AuthService:
         name = normalise_username(username)
         if remote and password:
             raise InvalidArgument("password: a remote user logs in elsewhere and must not have one")
+        require_display_name(display_name, username=name, admin=admin)
         user = await self._insert_user(
             name,
             admin=admin,
@@ -238,6 +240,9 @@ class AuthService:
         return await self._change(user_id, by, end_sessions=False, admin=admin)
 
     async def set_display_name(self, user_id: int, display_name: str, *, by: Actor) -> User:
+        """Raises InvalidArgument for the name of another user."""
+        user = self.user(user_id)
+        require_display_name(display_name, username=user.username, admin=user.admin)
         return await self._change(user_id, by, end_sessions=False, display_name=display_name)
 
     async def link_agent_user(self, user_id: int, linked: OsUser | None, *, by: Actor) -> User:

@@ -17,6 +17,16 @@ MIN_NAME = 2
 MAX_NAME = 255
 
 
+def require_display_name(display_name: str, *, username: str, admin: bool) -> None:
+    """Nobody may look like one of the first two users. Raises InvalidArgument."""
+    shown = display_name.strip().lower()
+    is_admin = admin or username == ADMIN
+    if (shown == ADMIN and not is_admin) or (shown == DETERMINED and username != DETERMINED):
+        raise InvalidArgument(
+            f'display_name: "{display_name}" is the name of another user: choose a name that cannot be taken for it'
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     id: int

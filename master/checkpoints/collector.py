@@ -246,8 +246,21 @@ class Collector:
                         problems.append(f"{result.folder}: {result.error}")
                     elif result.folder in deletion.checkpoints:
                         await self._note(row, result)
+        if deletion.tensorboard and files_of is not None:
+            await self._remove_empty(deletion, here)
         self._say(row, f"Deleted {len(folders) - len(problems)} of {len(folders)}")
         return problems
+
+    async def _remove_empty(self, deletion: Deletion, here: FolderHere | None) -> None:
+        """Folders of TensorBoard files, which an agent of root's made for a user who may only empty them."""
+        order = Order(
+            do="remove_empty",
+            storage=self._places.resolved(deletion.storage),
+            folders=deletion.tensorboard,
+        )
+        async with self._workers, aclosing(self._deleter.delete(order, here)) as results:
+            async for _ in results:
+                pass
 
     async def _note(self, row: tables.CheckpointGc, result: Result) -> None:
         checkpoint = tables.Checkpoint

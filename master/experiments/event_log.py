@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from master.allocations.task_messages import TaskLog
 from master.core.actor import Actor
 from master.experiments.state import ExperimentState, Phase
 from master.experiments.step_builder import Step, TrialChange
@@ -51,6 +52,20 @@ def log_committed(transition: Transition[ExperimentState, Step]) -> None:
             error=state.error,
             **by,
         )
+
+
+class TrialErrors:
+    """Writes why a trial failed into its task's log, where the end of its allocation does not say it."""
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+
+    def committed(self, transition: Transition[ExperimentState, Step]) -> None:
+        for change in transition.step.trials:
+            trial, run = change.after, change.after.allocation
+            said = "" if run is None or run.outcome is None else run.outcome.error
+            if _has_failed(change) and run is not None and trial.error not in ("", said):
+                self._log.say(run.task_id, run.id, trial.error, level="ERROR")
 
 
 def _has_failed(change: TrialChange) -> bool:

@@ -75,9 +75,12 @@ def row_at_end(state: ExperimentState) -> dict[str, object] | None:
 def changed_checkpoint(
     known: Mapping[str, int], state: str, left: Mapping[str, int]
 ) -> dict[str, object]:
-    """The columns of a checkpoint of which these files are left: none means deleted, others than before partially."""
+    """The columns of a checkpoint of which these files are left: none means deleted, others than before partially.
+
+    What is deleted keeps the list of what it had last.
+    """
     if not any(not name.endswith("/") for name in left):
-        state, left = "DELETED", {}
-    elif dict(left) != dict(known):
+        return {"resources": dict(known), "state": "DELETED", "size": 0}
+    if dict(left) != dict(known):
         state = "PARTIALLY_DELETED"
     return {"resources": dict(left), "state": state, "size": sum(left.values())}

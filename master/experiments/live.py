@@ -21,7 +21,7 @@ from master.core.searcher.search import Search
 from master.experiments import machine, resources
 from master.experiments.admission import Admission, search_of
 from master.experiments.deadlines import Deadlines
-from master.experiments.event_log import log_committed
+from master.experiments.event_log import TrialErrors, log_committed
 from master.experiments.log_policies import LogPolicySearch
 from master.experiments.persistence import changes
 from master.experiments.scheduler_hints import SchedulerHints
@@ -87,6 +87,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         self._deadlines = Deadlines(state.trials.values())
         self.subscribe(self._note_trials)
         self.subscribe(TaskMessages(parts.task_log, self).committed)
+        self.subscribe(TrialErrors(parts.task_log).committed)
         self.subscribe(self._hints.committed)
         self.subscribe(log_committed)
 

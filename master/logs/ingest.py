@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from agent_bootstrap.protocol import LogBatch
 from master.logs.reading import newest_id
-from master.logs.rows import TaskLog, to_microseconds
+from master.logs.rows import STORED_NUL, TaskLog, to_microseconds
 from master.logs.tables import LogEntry, LogOffset
 from master.store.rows import fetch
 from master.store.statements import table_of
@@ -112,11 +112,10 @@ def clean(line: str) -> str:
     line = line.removesuffix("\n")
     if len(line) > MAX_LINE_BYTES // 4:
         line = _cut(line)
-    if "\0" in line:
-        line = line.replace("\0", "\ufffd")
     if not line.isascii():
+        line = line.replace(STORED_NUL, "\ufffd")
         line = line.encode("utf-8", "replace").decode()
-    return line
+    return line.replace("\0", STORED_NUL)
 
 
 def _cut(line: str) -> str:

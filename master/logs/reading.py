@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
 
-from master.logs.rows import NO_RANK, LogQuery, LogRow, from_microseconds, to_microseconds
+from master.logs.rows import (
+    NO_RANK,
+    STORED_NUL,
+    LogQuery,
+    LogRow,
+    from_microseconds,
+    to_microseconds,
+)
 from master.logs.tables import LogEntry
 
 PAGE_ROWS = 1_000
@@ -59,7 +66,7 @@ def to_row(row: LogEntry) -> LogRow:
         level=row.level,
         stdtype=row.stdtype,
         source=row.source,
-        log=row.log,
+        log=row.log.replace(STORED_NUL, "\0"),
     )
 
 
@@ -87,5 +94,6 @@ def _filters(query: LogQuery, dialect: str) -> Sequence[ColumnElement[bool]]:
     if query.search_text and not query.regex:
         # Not LIKE: SQLite's ignores case, and both would need % and _ escaped.
         position = func.strpos if dialect == "postgresql" else func.instr
-        found.append(position(line.log, query.search_text) > 0)
+        searched = query.search_text.replace("\0", STORED_NUL)
+        found.append(position(line.log, searched) > 0)
     return [and_(*found)] if found else []

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+STORED_NUL = "\ufdd0"
+"""How a NUL is stored, which PostgreSQL's text cannot hold: a code point that no text may contain."""
 NO_RANK = -1
 """In `LogQuery.rank_ids`: lines without a rank."""
 

@@ -210,15 +210,19 @@ class Agent:
         known = self.slot_ids
         return sum(n in self.record.slot_service or n not in known for n in slot_ids)
 
-    def lost_slots(self, before: Sequence[Slot]) -> list[int]:
-        """Slots in use that are gone, or are another device than `before`."""
+    def slots_changed(self, before: Sequence[Slot], count_before: int) -> str:
+        """How its slots are others than `before`, in words; empty: they are not.
+
+        Of an agent that is only remembered (`before` is empty) their number counts, and which of them are in use.
+        """
         now = {slot.id: slot for slot in self.devices}
-        old = {slot.id: slot for slot in before}
-        return sorted(
-            slot
-            for slot in self._taken()
-            if slot not in now or (slot in old and old[slot] != now[slot])
-        )
+        old = {slot.id: slot for slot in before} or now
+        had = len(before) or count_before
+        if had != len(now):
+            return f"{len(now)} instead of {had}"
+        others = sorted(id_ for id_ in old | now if old.get(id_) != now.get(id_))
+        others = others or sorted(self._taken() - now.keys())
+        return f"slot {others[0]} is not the one it was" if others else ""
 
     def kind_of(self, slot_ids: Sequence[int]) -> str:
         """cuda, rocm or cpu. Artificial slots are cpu, and so is no slot at all."""

@@ -166,14 +166,13 @@ class Registry:
                 await self._store.save(record, self._spent(hello, proof))
             if (refused := self._refusal(hello, pool_name, proof)) is not None:
                 return refused
+            slots = before.record.slots if before else 0
             agent = self._join(pool, record)
             devices = agent.devices
             self._attach(pool, agent, hello, address)
-        for slot in agent.lost_slots(devices):
-            reason = (
-                f"agent {agent.id} came back with other slots: slot {slot} is not the one it was"
-            )
-            pool.assignments.stop_work(agent, reason, slot_id=slot)
+        if changed := agent.slots_changed(devices, slots):
+            reason = f"agent {agent.id} came back with other slots: {changed}"
+            pool.assignments.stop_work(agent, reason)
         self._resync(pool, agent, hello, link)
         self._note(agent)
         return agent

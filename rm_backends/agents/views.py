@@ -49,8 +49,11 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
                 brand=device.brand if device else "",
                 uuid=device.uuid if device else "",
                 enabled=agent.record.enabled and slot_id not in agent.record.slot_service,
-                draining=container_id is not None
-                and (_slot_drains(agent, slot_id) or _may_come_back(agent)),
+                draining=agent.record.draining
+                or (
+                    container_id is not None
+                    and (_slot_drains(agent, slot_id) or _may_come_back(agent))
+                ),
                 container_id=container_id,
                 allocation_id=allocation_id,
             )

@@ -126,6 +126,7 @@ def test_slots_and_agents_out_of_service_and_back(cluster: RealCluster, gate: Ga
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     assert cluster.trials(experiment)[0]["restarts"] == 0
     eventually("nothing is left to drain", lambda: service(cluster) == (False, False))
+    assert [s["draining"] for s in slots(cluster)] == [True, True]
     assert "No tasks in progress" in ok(cluster, "agent", "disable", "--drain", "--all")
 
     ok(cluster, "agent", "enable", "node")

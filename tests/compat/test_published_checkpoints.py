@@ -69,6 +69,7 @@ def test_from_download_to_deletion(cluster: RealCluster, tmp_path: Path) -> None
     det(cluster, "experiment", "set", "gc-policy", str(experiment), *policy, "--yes")
     await_state(cluster, uuid, "DELETED")
     assert not files.exists()
+    assert list(cluster.client.checkpoint(uuid)["resources"]) == ["metadata.json"], "its last ones"
     assert "DELETED" in det(cluster, "experiment", "list-checkpoints", str(experiment))
     trial = cluster.trials(experiment)[0]
     det(cluster, "experiment", "delete", str(experiment), "--yes")
@@ -77,7 +78,7 @@ def test_from_download_to_deletion(cluster: RealCluster, tmp_path: Path) -> None
     with pytest.raises(NotFound):
         list(cluster.client.logs(trial["id"]))
     assert not list(
-        (cluster.data_dir / "checkpoints").glob(f"*/tensorboard/experiment/{experiment}/**/*.*")
+        (cluster.data_dir / "checkpoints").glob(f"*/tensorboard/experiment/{experiment}")
     )
 
 

@@ -26,6 +26,8 @@ ok | user list
 ok | user create someone --password Secret123
 ok | user login someone
 ok | user edit someone --display-name Someone
+is the name of another user | user edit someone --display-name Admin
+is the name of another user | user edit someone --display-name DETERMINED
 cannot be changed yet | user rename someone other
 ok | user change-password someone
 ok | user deactivate someone

@@ -63,6 +63,7 @@ def test_the_last_policy_that_matched_is_shown_and_the_failure_is_final(
     log = "".join(told["logs"])
     assert (told["state"], told["restarts"]) == ("STATE_ERROR", 0), log
     assert told["matched"] == ["bad data", "bad data"]
+    assert "trial failed and matched logs to a don't retry policy" in log
     assert "matched regex KeyError: .label) therefore will not be run again" in log
     stored = {one["name"]: one for one in told["policies"]}
     assert stored["bad data"]["pattern"] == BAD_DATA["pattern"]

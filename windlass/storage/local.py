@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -116,6 +116,16 @@ class LocalStorage(Storage):
             if not self.base.is_dir():
                 raise
         return {}
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove the directory of a folder if nothing is in it. No link is followed."""
+        *parents, name = folder_parts(folder)
+        with (
+            suppress(OSError, StorageError),
+            local_files.opened(self.base) as base,
+            local_files.entered(base, "/".join(parents)) as parent,
+        ):
+            os.rmdir(name, dir_fd=parent)
 
     def _delete(self, base: int, folder: str, globs: Collection[str]) -> dict[str, int]:
         with local_files.entered(base, folder) as top:

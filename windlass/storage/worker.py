@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from windlass.base.errors import WindlassError
 from windlass.storage import Storage, open_storage
 from windlass.storage.archives import Format, checked_files, write_archive
+from windlass.storage.local import LocalStorage
 
 MOST_ORDER_BYTES = 64 * 1024 * 1024
 
@@ -34,7 +35,8 @@ class Order(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    do: Literal["delete", "archive"]
+    do: Literal["delete", "remove_empty", "archive"]
+    """remove_empty: folders without anything in them, which others than their users made."""
     storage: Mapping[str, Any]
     """A `checkpoint_storage` section, secrets resolved."""
     folders: tuple[str, ...]
@@ -64,6 +66,9 @@ def main() -> None:
         become(order.run_as)
     if order.do == "delete":
         delete(order, sys.stdout)
+    elif order.do == "remove_empty":
+        for folder in order.folders:
+            print(removed_empty(order, folder).model_dump_json(), flush=True)
     else:
         archive(order)
 
@@ -95,6 +100,14 @@ def deleted(storage: Storage, folder: str, globs: Collection[str]) -> Result:
         return Result(folder=folder, left=left)
     except (WindlassError, OSError, ValueError) as error:
         return Result(folder=folder, error=str(error) or type(error).__name__)
+
+
+def removed_empty(order: Order, folder: str) -> Result:
+    """Whether or not it was there and empty: nobody misses it, and nothing else is touched."""
+    storage = open_storage(order.storage)
+    if isinstance(storage, LocalStorage):
+        storage.remove_empty(folder)
+    return Result(folder=folder)
 
 
 def _has_files(storage: Storage, folder: str) -> bool:

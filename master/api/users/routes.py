@@ -161,10 +161,10 @@ async def patch(
 async def _patched(api: Api, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
     auth = api.services.auth
     user = auth.user(user_id)
-    if body.agent_user_group is not None:
-        user = await auth.link_agent_user(user_id, body.agent_user_group.linked(), by=by)
     if body.display_name is not None:
         user = await auth.set_display_name(user_id, body.display_name, by=by)
+    if body.agent_user_group is not None:
+        user = await auth.link_agent_user(user_id, body.agent_user_group.linked(), by=by)
     if body.admin is not None:
         user = await auth.set_admin(user_id, body.admin, by=by)
     if body.active is not None:

@@ -313,6 +313,19 @@ async def test_unknown_users_are_not_found(auth: AuthService) -> None:
             await change
 
 
+@pytest.mark.parametrize("name", ["Admin", "admin ", "DETERMINED"])
+async def test_nobody_may_be_shown_as_one_of_the_first_users(auth: AuthService, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="display_name: .* is the name of another user"):
+        await auth.create_user("eve", display_name=name, by=ADMIN)
+    eve = await auth.create_user("eve", by=ADMIN)
+    with pytest.raises(InvalidArgument, match="display_name: "):
+        await auth.set_display_name(eve.id, name, by=ADMIN)
+    assert auth.user(eve.id).display_name == ""
+    await auth.set_admin(eve.id, True, by=ADMIN)
+    await auth.set_display_name(eve.id, "Admin", by=ADMIN)
+    await auth.set_display_name(2, "Determined", by=ADMIN)
+
+
 async def test_changes_are_stored(auth: AuthService, memory_store: Store) -> None:
     await auth.set_admin(2, True, by=ADMIN)
     await auth.set_display_name(2, "Det", by=ADMIN)

@@ -57,7 +57,7 @@ def test_a_draining_agent_is_disabled_with_the_end_of_its_last_work() -> None:
         aux = await world.run_allocation(allocation(2, slots=0))
         await world.backend.disable_agent("a1", drain=True, by=ADMIN)
         assert agent_state(world) == DRAINING
-        assert slot_states(world) == [DRAINING, DISABLED]
+        assert slot_states(world) == [DRAINING, DRAINING], "as published: the empty one, too"
 
         await world.restart([started(1, first), started(2, aux, slots=0)])
         await agent.until(lambda: agent.connected)
@@ -376,7 +376,7 @@ def test_the_scheduler_counts_slots_in_service_and_those_that_are_closing() -> N
     play(scenario, decide=decide)
 
 
-def test_an_agent_back_with_other_slots_loses_what_ran_on_those_that_changed() -> None:
+def test_an_agent_back_with_other_slots_loses_what_ran_there() -> None:
     seen: list[PoolState] = []
 
     def decide(state: PoolState) -> Decision:
@@ -395,20 +395,18 @@ def test_an_agent_back_with_other_slots_loses_what_ran_on_those_that_changed() -
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None
         assert ended.exit.failure is FailureKind.AGENT_FAILED
-        assert ended.exit.message == (
-            "agent a1 came back with other slots: slot 2 is not the one it was"
-        )
+        assert ended.exit.message == ("agent a1 came back with other slots: 2 instead of 4")
         assert ended.container_id == grant.containers[0].container_id
         await world.settle()
         assert seen[-1].agents[0].slots == 2
-        kept = await world.run_allocation(allocation(2, slots=1))
+        await world.run_allocation(allocation(2, slots=1))
         agent.slots = 4
         await agent.drop()
         await agent.until(lambda: agent.connected)
         await world.settle()
-        assert world.master.exits("task-2.1") == [], "its slot is the same"
-        agent.exit(kept.containers[0].container_id)
-        await world.master.ended("task-2.1")
+        (ended,) = await world.master.ended("task-2.1")
+        assert ended.exit is not None
+        assert ended.exit.message == "agent a1 came back with other slots: 4 instead of 2"
 
     play(scenario, decide=decide)
 

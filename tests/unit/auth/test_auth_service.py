@@ -315,7 +315,7 @@ async def test_unknown_users_are_not_found(auth: AuthService) -> None:
 
 @pytest.mark.parametrize("name", ["Admin", "admin ", "DETERMINED"])
 async def test_nobody_may_be_shown_as_one_of_the_first_users(auth: AuthService, name: str) -> None:
-    with pytest.raises(InvalidArgument, match="display_name: .* is the name of another user"):
+    with pytest.raises(InvalidArgument, match=r"display_name: .* is the name of another user"):
         await auth.create_user("eve", display_name=name, by=ADMIN)
     eve = await auth.create_user("eve", by=ADMIN)
     with pytest.raises(InvalidArgument, match="display_name: "):

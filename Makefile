@@ -66,8 +66,8 @@ docs: $(STAMPS)/dev ## Write docs/reference/ from the code
 
 .PHONY: bench
 bench: $(STAMPS)/dev ## Measure against the budgets of the design
-	$(BIN)/python benchmarks/calibration.py
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script; echo; done
+	$(BIN)/python -m benchmarks.calibration
+	for script in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py); echo; done
 
 .PHONY: lock
 lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files

@@ -1,6 +1,6 @@
 """How much sooner many agents are installed over SSH at once than one after the other; whether 50 keep the pace of 10.
 
-    python benchmarks/bench_agent_install.py [--machines 10] [--pause 3] [--many 50] [--long 10]
+    python -m benchmarks.bench_agent_install [--machines 10] [--pause 3] [--many 50] [--long 10]
 
 Real sshds on this machine, a real master. Environments are not made for real: each takes `--pause` (`--long`) seconds
 in their place, without this machine's processors, as it does on machines of their own.
@@ -14,22 +14,21 @@ Goals: all at once at least 3 times as fast as one after the other; the many in 
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, exit_code, sized
 from tests.real_cluster import WINDLASS, RealCluster
 from tests.sshd import Sshd, make_key
 
 GOAL = 3.0
 PACE_GOAL = 1.5
-FEW = 10
+FEW = sized(10, 1)
 STAND_IN = """\
 #!/bin/sh
 read -r token
@@ -56,7 +55,7 @@ def install(cluster: RealCluster, folder: Path, machines: list[Sshd], parallel: 
     return time.monotonic() - began
 
 
-def measured(cluster: RealCluster, folder: Path, count: int, parallel: int, **python: str) -> float:
+def measured(cluster: RealCluster, folder: Path, count: int, parallel: int, **python: Any) -> float:
     """Of `count` new machines."""
     folder.mkdir()
     key = make_key(folder / "key")
@@ -78,11 +77,11 @@ def verdict(value: float, goal: float, *, at_most: bool = False) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machines", type=int, default=10)
-    parser.add_argument("--pause", type=float, default=3.0)
-    parser.add_argument("--many", type=int, default=50)
-    parser.add_argument("--long", type=float, default=10.0)
+    parser = arguments(__doc__)
+    parser.add_argument("--machines", type=int, default=sized(10, 1))
+    parser.add_argument("--pause", type=float, default=sized(3.0, 0.0))
+    parser.add_argument("--many", type=int, default=sized(50, 2))
+    parser.add_argument("--long", type=float, default=sized(10.0, 0.0))
     given = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name, RealCluster(Path(name) / "c", {}) as cluster:
@@ -106,7 +105,7 @@ def main() -> int:
     for machines, took in ((FEW, few), (given.many, many)):
         print(f"  {machines:3} machines         {took:6.1f} s  {machines / took:5.2f} machines/s")
     print(f"  {verdict(many / few, PACE_GOAL, at_most=True)}")
-    return 0 if one / all_ >= GOAL and many / few <= PACE_GOAL else 1
+    return exit_code(one / all_ >= GOAL and many / few <= PACE_GOAL)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,17 @@
 
 The real provisioner on the real clock and event loop; the provider answers at once, and its machines never boot.
 
-    python benchmarks/bench_arrival.py [--pending 1000] [--arrivals 100]
+    python -m benchmarks.bench_arrival [--pending 1000] [--arrivals 100]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import statistics
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
 from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult
@@ -74,9 +70,9 @@ async def measure(pending: int, arrivals: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pending", type=int, nargs="*", default=[100, 1000, 4000])
-    parser.add_argument("--arrivals", type=int, default=100)
+    parser = arguments(__doc__)
+    parser.add_argument("--pending", type=int, nargs="*", default=sized([100, 1000, 4000], [10]))
+    parser.add_argument("--arrivals", type=int, default=sized(100, 2))
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     tune_interpreter()  # as in the master's process

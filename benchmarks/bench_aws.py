@@ -1,13 +1,12 @@
 """What EC2 costs the master: a list of 5,000 machines by the real boto3, and the memory of a provider that is open.
 
-    python benchmarks/bench_aws.py [--machines 5000]
+    python -m benchmarks.bench_aws [--machines 5000]
 
 The server answers with pages of 1,000 that were made before, in another process.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
 import os
@@ -16,13 +15,11 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
-from pathlib import Path
 from urllib.parse import parse_qs
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import psutil
 
+from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from provisioner.price_book import open_book
 from provisioner.providers.aws import tags
@@ -147,8 +144,8 @@ def memory_mb(url: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--machines", type=int, default=5_000)
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--machines", type=int, default=sized(5_000, 20))
     machines = parser.parse_args().machines
     os.environ |= {"AWS_ACCESS_KEY_ID": "AKEXAMPLE", "AWS_SECRET_ACCESS_KEY": "none"}
     print_calibration()

@@ -14,17 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from calibration import print_calibration
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
+from benchmarks.calibration import print_calibration
 from master.core.scheduler import decide
 from master.store.lease_repository import LeaseRepository
 from provisioner.providers.batch.base import JobPhase
@@ -45,10 +42,10 @@ from tests.stores import leading_store
 from windlass.base.clock import ManualClock, SystemClock
 from windlass.base.ids import Ids
 
-JOBS = 1_000
-AGENTS = 200
+JOBS = sized(1_000, 3)
+AGENTS = sized(200, 2)
 """In one process with their master."""
-FOREIGN = 10_000
+FOREIGN = sized(10_000, 10)
 GOAL_S = 5.0
 CLUSTER = "c0ffee00-0000-4000-8000-000000000000"
 
@@ -208,6 +205,7 @@ def add_others(slurm: FakeSlurm) -> None:
 
 
 def main() -> None:
+    arguments(__doc__).parse_args()
     print_calibration()
     logging.disable(logging.WARNING)
     for name, adopt in (("dispatched jobs", dispatched), ("pilots", pilots)):

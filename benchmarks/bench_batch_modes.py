@@ -9,7 +9,6 @@ Goal: trial to trial of a pilot is 1/20 of that of dispatch. Needs Slurm (`make 
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -18,14 +17,16 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from calibration import print_calibration
 
+from benchmarks.arguments import arguments, sized
+from benchmarks.calibration import print_calibration
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 
@@ -78,11 +79,15 @@ def trial_to_trial(cluster: RealCluster, pool: str, trials: int) -> list[float]:
     return gaps(stamps)[1:]  # the first pilot has to come
 
 
+def has_run(stamps: Path, jobs: int) -> bool:
+    return len(read(stamps)) >= jobs
+
+
 def bare_sbatch(slurm: Slurm, folder: Path, jobs: int) -> list[float]:
     stamps = folder / "stamps-sbatch"
     for number in range(jobs):
         slurm.run("sbatch", "--output=/dev/null", f"--wrap=date +%s%N >>{stamps}")
-        eventually("it ran", lambda wanted=number + 1: len(read(stamps)) >= wanted)
+        eventually("it ran", partial(has_run, stamps, number + 1))
     return gaps(read(stamps))
 
 
@@ -112,8 +117,8 @@ def one_job(cluster: RealCluster, pool: str) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=12)
+    parser = arguments(__doc__)
+    parser.add_argument("--trials", type=int, default=sized(12, 1))
     trials = parser.parse_args().trials
     try:
         require_slurm()

@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from calibration import print_calibration
-
+from benchmarks.arguments import arguments, sized
+from benchmarks.calibration import print_calibration
 from master.core.scheduler import decide
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.shapes import DispatchOptions
@@ -18,7 +18,7 @@ from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld
 from tests.fakes.virtual_time import run
 
-REQUESTS, TAKEN = 5_000, 100
+REQUESTS, TAKEN = sized((5_000, 100), (20, 5))
 SECONDS = 60.0
 BUDGET = 0.1
 """Of one CPU, while nothing moves."""
@@ -59,6 +59,7 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     print_calibration()
     with tempfile.TemporaryDirectory() as name:
         run(main(Path(name)))

@@ -1,6 +1,6 @@
 """How much longer a machine takes from its user data to a joined agent than an agent that is started by hand.
 
-    python benchmarks/bench_boot.py [--rounds 5]
+    python -m benchmarks.bench_boot [--rounds 5]
 
 A real master with TLS, and machines of the boot tests: folders with a systemd of their own, in which user data really
 runs. Each round starts, against that same master, until its list of agents shows the agent:
@@ -15,7 +15,6 @@ measured apart. Goals: baked at most 3 times, wheels at most 25 times a start by
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -27,8 +26,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, exit_code, sized
 from tests.certificates import Authority
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
 from tests.launch_user_data import user_data_of
@@ -77,8 +75,8 @@ class Bench:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=sized(5, 1))
     given = parser.parse_args()
     if shutil.which("python3.11", path=BARE_SYSTEM) is None:
         print("skipped: the master's wheels need a Python 3.11 outside of the environment")
@@ -114,7 +112,7 @@ def main() -> int:
             line += f"  over by hand: min {min(times) / min(hand):5.1f}  median {ratio:5.1f}, "
             line += f"goal {GOALS[row]:g}: {'met' if ratio <= GOALS[row] else 'MISSED'}"
         print(line)
-    return 0 if met else 1
+    return exit_code(met)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast a checkpoint comes through the master, and what memory that takes.
 
-    python benchmarks/bench_checkpoint_archive.py [--gib 2]
+    python -m benchmarks.bench_checkpoint_archive [--gib 2]
 
 Goal: 100 MB/s in each format for weights that do not shrink, in memory that does not grow with them (master and worker
 together). Peer: reading the same file with `dd`.
@@ -8,10 +8,8 @@ together). Peer: reading the same file with `dd`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,8 +18,7 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from tests.real_cluster import RealCluster
 
 GOAL = 100.0
@@ -35,8 +32,8 @@ CONFIG = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", type=float, default=2.0)
+    parser = arguments(__doc__)
+    parser.add_argument("--gib", type=float, default=sized(2.0, 0.0625))
     size = int(parser.parse_args().gib * 1024**3)
     with tempfile.TemporaryDirectory() as folder, RealCluster(Path(folder), {}) as cluster:
         cluster.start_agent("node", slots=1)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-from calibration import print_calibration
-
+from benchmarks.arguments import arguments, sized
+from benchmarks.calibration import print_calibration
 from provisioner.price_book import open_book
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.gcp.labels import launch_labels
@@ -25,9 +25,9 @@ from provisioner.types import Offer, OfferKey
 from tests.fakes.gce import fake_gce
 from windlass.base.clock import SystemClock
 
-MACHINES = 5_000
+MACHINES = sized(5_000, 20)
 USER_DATA = "#!/bin/sh\n" + "x" * 4096
-ROUNDS = 3
+ROUNDS = sized(3, 1)
 CPU_BUDGET_S = 2.0
 HELD_BUDGET_MS = 100.0
 
@@ -109,6 +109,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     print_calibration()
     with served() as address:
         asyncio.run(main(address))

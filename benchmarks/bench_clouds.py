@@ -1,20 +1,18 @@
 """The two clouds under load: from a gang that needs a machine to the first call for it, while a thousand others wait
 for theirs to boot, by boto3 and by Google's client; and the REST API while a region answers nothing.
 
-    python benchmarks/bench_clouds.py [--pending 1000] [--arrivals 60] [--calls 1000]
+    python -m benchmarks.bench_clouds [--pending 1000] [--arrivals 60] [--calls 1000]
 
 The clouds are the tests' doubles, in processes of their own.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import multiprocessing as mp
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
 from provisioner.price_book import open_book
@@ -42,7 +39,7 @@ from windlass.base.clock import SystemClock
 
 ARRIVAL_BUDGET_MS = 150.0
 API_BUDGET_MS = 100.0
-AT_ONCE = 100
+AT_ONCE = sized(100, 5)
 POOL = "gpu"
 UNLIMITED: Mapping[Api, Rate] = {
     api: Rate(burst=1e6, per_s=1e6) for api in (Api.LAUNCH, Api.TERMINATE)
@@ -155,10 +152,10 @@ async def arrivals_ms(provider: Any, pending: int, arrivals: int) -> list[float]
     for n in range(arrivals):
         provider.called.clear()
         world.host.waiting[f"next-{n}"] = a_gang(f"next-{n}", 1)
-        start = time.perf_counter()
+        begun = time.perf_counter()
         world.provisioner.wake()
         await provider.called.wait()
-        times.append(1000.0 * (time.perf_counter() - start))
+        times.append(1000.0 * (time.perf_counter() - begun))
         await asyncio.sleep(0.05 + 0.013 * (n % 17))  # not in step with the loop
     await world.stop()
     return times
@@ -199,10 +196,10 @@ def told(what: str, times: Sequence[float], budget_ms: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pending", type=int, default=1000)
-    parser.add_argument("--arrivals", type=int, default=60)
-    parser.add_argument("--calls", type=int, default=1000)
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--pending", type=int, default=sized(1000, 5))
+    parser.add_argument("--arrivals", type=int, default=sized(60, 1))
+    parser.add_argument("--calls", type=int, default=sized(1000, 5))
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     server = ec2_server()

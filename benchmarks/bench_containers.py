@@ -5,7 +5,6 @@ Budget: 1 s over `podman run`, which is the peer. On a busy machine compare the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -22,6 +21,7 @@ from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
+from benchmarks.arguments import arguments, sized
 from tests.podman import IMAGE, Podman, running_podman
 
 BUDGET_S = 1.0
@@ -73,17 +73,17 @@ async def measure(podman: Podman, runs: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10)
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=int, default=sized(10, 1))
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     try:
         with running_podman(Path(tempfile.mkdtemp(prefix="wlpod-"))) as podman:
-            result = asyncio.run(measure(podman, arguments.runs))
+            result = asyncio.run(measure(podman, given.runs))
     except pytest.skip.Exception as reason:
         print(reason)
         return
-    if arguments.json:
+    if given.json:
         print(json.dumps(result))
         return
     for name, value in result.items():

@@ -5,7 +5,6 @@ Budget: 50 ms over a task that nothing contains, which is the peer. On a busy ma
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -19,6 +18,7 @@ from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.protocol import ContainerSpec
+from benchmarks.arguments import arguments, sized
 from windlass.base.errors import InvalidConfig
 
 BUDGET_S = 0.05
@@ -73,12 +73,12 @@ async def measure(runs: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=30)
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=int, default=sized(30, 1))
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    result = asyncio.run(measure(arguments.runs))
-    if arguments.json:
+    given = parser.parse_args()
+    result = asyncio.run(measure(given.runs))
+    if given.json:
         print(json.dumps(result))
         return
     print(f"start of a task that nothing contains: {result['directory_s'] * 1000:.0f} ms")

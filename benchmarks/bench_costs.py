@@ -16,8 +16,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from calibration import print_calibration
-
+from benchmarks.arguments import arguments, sized
+from benchmarks.calibration import print_calibration
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
@@ -122,7 +122,7 @@ async def churn(store: Store, clock: ManualClock, machines: int, turn: int) -> N
     await store.commit(unit)
 
 
-async def sized(machines: int) -> dict[str, tuple[float, float]]:
+async def costs_with(machines: int) -> dict[str, tuple[float, float]]:
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder:
         store = await Store.open(f"sqlite:///{Path(folder) / 'state.db'}", clock=clock)
@@ -152,8 +152,12 @@ async def sized(machines: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
+    arguments(__doc__).parse_args()
     print_calibration()
-    small, large = asyncio.run(sized(1_000)), asyncio.run(sized(10_000))
+    small, large = (
+        asyncio.run(costs_with(sized(1_000, 20))),
+        asyncio.run(costs_with(sized(10_000, 50))),
+    )
     print(f"{'books of':<24} {'1,000':>10} {'10,000':>10} {'exponent':>9} {'held':>9}")
     for name, (cpu, held) in large.items():
         before = small[name][0]

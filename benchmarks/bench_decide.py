@@ -13,7 +13,6 @@ show. `MiB` is what a decision allocates at most at a time. The ratio is time ov
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import json
@@ -23,8 +22,10 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 
+from benchmarks.arguments import arguments, sized
 from benchmarks.decide_pools import pool_in
 from benchmarks.decide_states import VARIANTS, Day, states, used_part
 from master.core.scheduler import POLICIES
@@ -34,12 +35,12 @@ from master.serve import tune_interpreter
 from windlass.base.collector import paused_collector
 
 BUDGET_MS = 100.0
-REQUESTS = 10_000
-RUNS = 5
-TICKS = 50
+REQUESTS = sized(10_000, 50)
+RUNS = sized(5, 1)
+TICKS = sized(50, 2)
 BUDGET_STATES = ("empty", "full")
 """For these the budget holds with snapshot and apply; how time grows is shown for them, too."""
-GROWTH = (1_000, 10_000, 100_000)
+GROWTH = sized((1_000, 10_000, 100_000), (20, 50, 100))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ def grow(policy: str) -> Iterator[Growth]:
         for name, state in states(VARIANTS[policy], count):
             if name in BUDGET_STATES:
                 runs = 1 if count > REQUESTS else RUNS
-                ms = statistics.median(timed_ms(lambda s=state: decide(s)) for _ in range(runs))
+                ms = statistics.median(timed_ms(partial(decide, state)) for _ in range(runs))
                 found[name][count] = round(ms, 1)
     for name, ms_of in found.items():
         last, before = GROWTH[-1], GROWTH[-2]
@@ -264,9 +265,14 @@ def print_days(policies: list[str]) -> list[DayRow]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--policy", choices=list(VARIANTS), nargs="+", default=list(VARIANTS))
+    parser.add_argument(
+        "--policy",
+        choices=list(VARIANTS),
+        nargs="+",
+        default=sized(list(VARIANTS), list(VARIANTS)[:1]),
+    )
     options = parser.parse_args()
     tune_interpreter()  # as in the master's process
     there = [policy for policy in options.policy if VARIANTS[policy].type in POLICIES]

@@ -9,6 +9,7 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
+from benchmarks.arguments import arguments, sized
 from master.core.fall_back import Rule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
@@ -28,8 +29,8 @@ from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-WAITING = 10_000
-SECONDS = 600
+WAITING = sized(10_000, 50)
+SECONDS = sized(600, 2)
 BUDGET_MS = 10.0
 
 
@@ -98,4 +99,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     asyncio.run(main())

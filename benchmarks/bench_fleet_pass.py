@@ -4,24 +4,21 @@ The real provisioner on the real clock; its machines boot for ever, and every li
 deadline. `api` is `GET /api/v1/me` through the real application on the same loop: its budget is a p99 of 100 ms. `held`
 is the most CPU time that the loop's thread takes in one go. Passes are made in a thread from 1,000 machines on.
 
-    python benchmarks/bench_fleet_pass.py [--machines 1000 10000]
+    python -m benchmarks.bench_fleet_pass [--machines 1000 10000]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import math
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from benchmarks.bench_arrival import TimedProvider
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
@@ -33,7 +30,7 @@ from windlass.base.clock import SystemClock
 
 BUDGET_MS = 100.0
 """p99 of a call of the API."""
-CALLS = 200
+CALLS = sized(200, 3)
 
 
 class Hanging(TimedProvider):
@@ -87,8 +84,8 @@ async def measured(sizes: list[int]) -> list[Found]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machines", type=int, nargs="*", default=[1_000, 10_000])
+    parser = arguments(__doc__)
+    parser.add_argument("--machines", type=int, nargs="*", default=sized([1_000, 10_000], [10]))
     sizes = parser.parse_args().machines
     logging.disable(logging.WARNING)
     tune_interpreter()  # as in the master's process

@@ -10,7 +10,6 @@ over the case of 10,000 gangs. Beside it Ray plans 100 gangs on 100 nodes (extra
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import random
@@ -19,6 +18,7 @@ import time
 import tracemalloc
 from math import log
 
+from benchmarks.arguments import arguments, sized
 from benchmarks.ray_planner import ray_plan
 from provisioner.capacity import CapacityMemory
 from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT
@@ -44,10 +44,13 @@ NETWORK_GBPS = {"g4-1": 5, "g4-4": 50, "g5-1": 2.5, "g5-4": 40, "g5-8": 100, "p3
 ZONE_MARKETS = [(zone, market) for zone in "abc" for market in (Market.ON_DEMAND, Market.SPOT)]
 SIZES = [1] * 62 + [2] * 7 + [4] * 12 + [8] * 13 + [16] * 4 + [32] * 2
 NOW = 1_000_000.0
-CASES = [(1_000, 100, 1_000, 10.0), (10_000, 100, 1_000, 60.0), (10_000, 500, 1_000, 300.0)]
+CASES = sized(
+    [(1_000, 100, 1_000, 10.0), (10_000, 100, 1_000, 60.0), (10_000, 500, 1_000, 300.0)],
+    [(20, 10, 10, 10.0), (40, 10, 10, 60.0)],
+)
 """gangs, shapes, nodes, budget in ms."""
-LARGEST = (100_000, 100, 10_000)
-WITH_RAY = (100, 20, 100)
+LARGEST = sized((100_000, 100, 10_000), (80, 10, 20))
+WITH_RAY = sized((100, 20, 100), (12, 10, 5))
 
 
 def make_offers(doubled: bool = False) -> tuple[Offer, ...]:
@@ -180,7 +183,7 @@ def usd_of(result: Plan) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     as_json = parser.parse_args().json
     if not as_json:
@@ -204,7 +207,7 @@ def main() -> None:
             "peak_mib": round(peak_mib(state), 1),
         }
         if large:
-            row["exponent"] = round(log(ms / took[10_000]) / log(gangs / 10_000), 2)
+            row["exponent"] = round(log(ms / took[CASES[1][0]]) / log(gangs / CASES[1][0]), 2)
         if as_json:
             print(json.dumps({"bench": "plan", **row}))
             continue

@@ -1,26 +1,24 @@
 """What one call of a task costs the master in CPU: a metric report, a progress report, a long poll that is answered
 at once, a batch of log lines. In process, through the whole ASGI application and a store in memory.
 
-    python benchmarks/bench_report_cost.py [--calls 2000] [--profile]
+    python -m benchmarks.bench_report_cost [--calls 2000] [--profile]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import cProfile
 import json
 import pstats
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import structlog
 from starlette.types import ASGIApp, Message
 
+from benchmarks.arguments import arguments, sized
 from tests.fakes.api_world import ApiWorld, api_world
 
 BUDGET_MS = 1.0
@@ -88,7 +86,7 @@ async def measure(world: ApiWorld, calls: int) -> dict[str, float]:
     logs = json.dumps({"logs": [line] * 10}).encode()
     progress = json.dumps({"progress": 0.5, "isRaw": True}).encode()
     trials, poll = f"/api/v1/trials/{trial}", f"/api/v1/allocations/{allocation.id}/signals"
-    kinds = {
+    kinds: dict[str, Callable[[int], tuple[str, str, bytes, bytes]]] = {
         "metric report": lambda n: ("POST", f"{trials}/metrics", metrics(n + 1), b""),
         "progress": lambda n: ("POST", f"{trials}/progress", progress, b""),
         "10 log lines": lambda n: ("POST", "/api/v1/task/logs", logs, b""),
@@ -121,9 +119,9 @@ async def main(calls: int, profile: bool) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--calls", type=int, default=2000)
+    parser = arguments(__doc__)
+    parser.add_argument("--calls", type=int, default=sized(2000, 3))
     parser.add_argument("--profile", action="store_true")
-    arguments = parser.parse_args()
-    within = asyncio.run(main(arguments.calls, arguments.profile))
+    given = parser.parse_args()
+    within = asyncio.run(main(given.calls, given.profile))
     print("within the budget" if within else f"over the budget of {BUDGET_MS} ms")

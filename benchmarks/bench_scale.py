@@ -7,7 +7,6 @@ on the machine (see the calibration); how they grow with the number of live tria
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -27,12 +26,12 @@ import orjson
 import psutil
 import yaml
 
+from benchmarks.arguments import arguments, sized
 from benchmarks.scale_load import Agent, Http, Load
 
-SIZES = (100, 1_000, 8_000)
 SLOTS = 8
 PEOPLE = 10
-STEADY_S = 30.0
+STEADY_S = sized(30.0, 1.0)
 LIMIT_S = 300.0
 """A phase that takes longer counts as failed."""
 PASSWORD = "of the benchmark"  # noqa: S105
@@ -174,7 +173,7 @@ async def _steady(
     ]
     for _ in range(PEOPLE):
         load.spawn(load.person(admin, lists))
-    await asyncio.sleep(10.0)  # every trial has reported, and everybody has read
+    await asyncio.sleep(sized(10.0, 1.0))  # every trial has reported, and everybody has read
     process = psutil.Process(master.process.pid)
     before, begun = _cpu_s(process), time.perf_counter()
     load.figures.measuring = True
@@ -286,9 +285,11 @@ def _exponent(rows: list[Row], values: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--live", type=int, nargs="+", default=list(SIZES), help="live trials")
+    parser.add_argument(
+        "--live", type=int, nargs="+", default=sized([100, 1_000, 8_000], [8]), help="live trials"
+    )
     parser.add_argument(
         "--seconds", type=float, default=STEADY_S, help="length of the steady phase"
     )

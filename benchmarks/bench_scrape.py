@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from bench_fall_back import WAITING, backend, request
-
+from benchmarks.arguments import arguments, sized
+from benchmarks.bench_fall_back import WAITING, backend, request
 from master.core.scheduler import decide
 from windlass.base.clock import ManualClock
 
 BUDGET_MS = 30.0
-TIMES = 10
+TIMES = sized(10, 1)
 
 
 def least_ms(work: Callable[[], object]) -> float:
@@ -47,4 +47,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__).parse_args()
     asyncio.run(main())

@@ -3,25 +3,22 @@
 Boots take 180 s, capacity is unlimited, prices grow with the slots: the case in which every buyer with several sizes is
 close to the least cost, so small differences are real ones. Then one zone beside three that are out of stock by turns.
 
-    python benchmarks/bench_simulate.py [--traces philly_103959 ...]
+    python -m benchmarks.bench_simulate [--traces philly_103959 ...]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import random
 import resource
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.disruption import Disruption
@@ -44,6 +41,7 @@ BOOT_S = 180.0
 BUDGET_S, BUDGET_MB = 60.0, 500.0
 """For the largest trace, 5,755 jobs in 99 days."""
 SIZES = (1, 2, 4, 8)
+ZONE_JOBS = sized(300, 10)
 PACKING = Disruption(packing=True)
 REPLACEMENT = Disruption(packing=True, replacement=True)
 FALL_BACK_AFTER_S = (0.0, 300.0, 1800.0)
@@ -90,7 +88,7 @@ def print_row(name: str, told: Summary, seconds: float) -> None:
 
 
 def compare(name: str) -> None:
-    jobs = read_trace(TRACES / f"{name}.csv").jobs
+    jobs = read_trace(TRACES / f"{name}.csv").jobs[: sized(None, 5)]
     every = [an_offer(slots) for slots in SIZES]
     print(
         f"{name}: {len(jobs):,} jobs, cost over the least possible, waits over a boot ({BOOT_S:.0f} s)"
@@ -120,9 +118,9 @@ def zones() -> None:
     rng = random.Random(7)
     jobs = [
         TraceJob(job_id=str(n), arrival_s=900.0 * n, slots=rng.choice(SIZES), duration_s=3600.0)
-        for n in range(300)
+        for n in range(ZONE_JOBS)
     ]
-    outages = [outage for zone in "abc" for outage in drawn_outages(zone, 300 * 900.0, rng)]
+    outages = [outage for zone in "abc" for outage in drawn_outages(zone, ZONE_JOBS * 900.0, rng)]
     print(
         "zones that are out of stock by turns (up 3 h, down 111 min on average), mean wait over a boot:"
     )
@@ -183,7 +181,7 @@ def largest() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--traces", nargs="*", default=["philly_103959", "philly_2869ce"])
     parser.add_argument("--largest", action="store_true", help="also the trace of 5,755 jobs")
     options = parser.parse_args()

@@ -1,21 +1,18 @@
 """What ten users notice of 2,000 connections that hang: half-sent requests, unread replies, idle and half-open ones.
 
-    python benchmarks/bench_slow_connections.py [--slow 2000]
+    python -m benchmarks.bench_slow_connections [--slow 2000]
 
 Goal: the 99th percentile of their calls, each on a new connection, under 500 ms. Peer: no crowd.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import resource
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.arguments import arguments, sized
 from tests.integration.security.slow_crowd import honest_users, slow_crowd
 from tests.real_cluster import RealCluster
 
@@ -44,8 +41,8 @@ async def measure(cluster: RealCluster, slow: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--slow", type=int, default=2000)
+    parser = arguments(__doc__)
+    parser.add_argument("--slow", type=int, default=sized(2000, 3))
     slow = parser.parse_args().slow
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

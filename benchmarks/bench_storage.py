@@ -7,7 +7,6 @@ least. The CPU seconds of the client say the same where it is disturbed all the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -17,11 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import obstore
 from obstore.store import S3Store
 
+from benchmarks.arguments import arguments, exit_code, sized
 from windlass.storage import Storage, open_storage
 
 ROOT = Path(__file__).parents[1]
@@ -78,9 +79,9 @@ def measure(url: str, folder: Path, size: int, rounds: int) -> dict[str, Taken]:
     for number in range(rounds):
         calls: dict[str, Callable[[], object]] = {
             "upload obstore": lambda: obstore.put(bare, "bare", source / "weights"),
-            "upload ours": lambda number=number: ours.upload(source, f"{size}-{number}"),
+            "upload ours": partial(ours.upload, source, f"{size}-{number}"),
             "download obstore": lambda: bare_download(bare, "bare", copy / "weights"),
-            "download ours": lambda number=number: ours.download(f"{size}-{number}", copy),
+            "download ours": partial(ours.download, f"{size}-{number}", copy),
         }
         for name, call in calls.items():
             copy.mkdir()
@@ -93,7 +94,7 @@ def measure(url: str, folder: Path, size: int, rounds: int) -> dict[str, Taken]:
 
 
 def published(section: Mapping[str, str], source: Path, copy: Path) -> dict[str, Taken]:
-    command = [COMPAT, "-c", PEER, json.dumps(section), source, copy]
+    command: list[str | Path] = [COMPAT, "-c", PEER, json.dumps(dict(section)), source, copy]
     environment = {
         **os.environ,
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -127,9 +128,9 @@ def shown(gib: float, seconds: Mapping[str, Taken]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", type=float, nargs="+", default=[0.5, 1, 4])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = arguments(__doc__)
+    parser.add_argument("--gib", type=float, nargs="+", default=sized([0.5, 1, 4], [0.01]))
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
     options = parser.parse_args()
     print(f"one file, fastest of {options.rounds}; goal {GOAL:.0%}; load {os.getloadavg()[0]:.1f}")
     missed = 0
@@ -143,7 +144,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="windlass-bench-") as name:
                 missed += shown(gib, measure(url, Path(name), int(gib * GIB), options.rounds))
         server.terminate()
-    return int(missed > 0)
+    return exit_code(not missed)
 
 
 if __name__ == "__main__":

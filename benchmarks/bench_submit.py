@@ -5,7 +5,6 @@ Budget: under one second over what the bare interpreter needs for the same line.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.arguments import arguments, sized
 from tests.real_cluster import RealCluster
 
 BUDGET_S = 1.0
@@ -66,9 +66,9 @@ def measure(runs: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=sized(7, 1))
     options = parser.parse_args()
     found = measure(options.runs)
     if options.json:

@@ -1,7 +1,7 @@
 """What TLS costs the master in CPU: metric reports on kept connections, as tasks send them, and calls with a connection
 each, as the published command line makes them. The real server in this process, the caller in another one.
 
-    python benchmarks/bench_tls.py [--reports 2000] [--rounds 5]
+    python -m benchmarks.bench_tls [--reports 2000] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import structlog
 
+from benchmarks.arguments import arguments, sized
 from master.tls.serving import ServedTls, TlsFiles
 from tests.certificates import Authority
 from tests.fakes.api_world import ApiWorld, api_world
@@ -109,14 +108,14 @@ async def main(count: int, rounds: int) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--reports", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = arguments(__doc__)
+    parser.add_argument("--reports", type=int, default=sized(2000, 3))
+    parser.add_argument("--rounds", type=int, default=sized(5, 1))
     parser.add_argument("--call", nargs=7, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.call:
-        host, port, root, path, token, count, kept = arguments.call
+    given = parser.parse_args()
+    if given.call:
+        host, port, root, path, token, count, kept = given.call
         call(host, int(port), root, path, token, int(count), bool(kept))
         sys.exit()
-    within = asyncio.run(main(arguments.reports, arguments.rounds))
+    within = asyncio.run(main(given.reports, given.rounds))
     print("within the budget" if within else f"over the budget of {BUDGET:.0%} for reports")

@@ -6,19 +6,16 @@ Goal, by every way: 5 MiB a second, which is 50,000 lines of output of 100 bytes
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from agent_bootstrap.channels.streams import Stream, Way
+from benchmarks.arguments import arguments, sized
 from tests.fakes import ways_world
 from tests.sshd import SSHD
 
@@ -75,9 +72,9 @@ async def measure(name: str, folder: Path, rounds: int, mib: int) -> tuple[float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--mib", type=int, default=64)
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=sized(300, 2))
+    parser.add_argument("--mib", type=int, default=sized(64, 1))
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     names = (*LOCAL, *(BY_SSHD if SSHD is not None else ()))

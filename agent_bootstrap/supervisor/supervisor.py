@@ -57,6 +57,8 @@ DRAIN_S = 2.0
 EXIT_RECORD_BYTES = 4096
 """Reserved at the start, so that a full disk cannot swallow the exit record."""
 IMAGE_INIT = b"/image_init.py"
+TAIL_BYTES = 1 << 15
+"""Of standard error, looked at when the task has failed."""
 MAX_FDS = 1 << 16
 MAX_TOLD_BYTES = 1 << 16
 MAX_MESSAGE = 500
@@ -103,6 +105,9 @@ class Supervisor:
         self._poll = select.poll()
         self._readers: dict[int, Any] = {}
         self._streams: dict[int, LineSplitter] = {}
+        self._stderr = -1
+        self._tail = b""
+        """The end of standard error, which mostly says why the task failed."""
         self._told = b""
         self._told_code: int | None = None
         self._message = ""
@@ -234,6 +239,7 @@ class Supervisor:
         for fd in (told_to, *(write_end for _, write_end in pipes)):
             os.close(fd)
         out, err, told = (read_end for read_end, _ in pipes)
+        self._stderr = err
         for fd, tag in ((out, b"o"), (err, b"e")):
             self._streams[fd] = LineSplitter(tag)
             self._watch(fd, self._on_output)
@@ -260,6 +266,8 @@ class Supervisor:
         if not chunk:
             self._end_stream(fd)
             return
+        if fd == self._stderr:
+            self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         framed = self._streams[fd].feed(chunk, time.time_ns() // 1000)
         if framed:
             self._output.write(framed)
@@ -375,7 +383,7 @@ class Supervisor:
         code = 137 if self._told_code is None or self._killed else self._told_code
         record = {
             "exit_code": code,
-            "message": self._message,
+            "message": self._message or self._cause(code),
             "at": time.time(),
             "strays_killed": self._strays,
             "started": self._started,
@@ -392,6 +400,14 @@ class Supervisor:
         for name in ("spec.json", "spec.claimed.json"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(name))
+
+    def _cause(self, code: int) -> str:
+        """Why the task failed, as far as it said so itself."""
+        if code == 0 or self._killed or not self._started:
+            return ""
+        from agent_bootstrap.supervisor.last_words import cause  # `re` takes milliseconds
+
+        return cause(self._tail)
 
 
 def soonest(*pauses_s: float | None) -> float | None:

@@ -487,7 +487,9 @@ def _outcome(state: AllocationState, seconds: int) -> Outcome:
             reason=f"allocation failed due to agent failure: {failure.message or 'agent failed'}",
             error=failure.message or "agent failed",
         )
-    text = failure.message or f"container failed with non-zero exit code: {failure.exit_code}"
+    text = f"container failed with non-zero exit code: {failure.exit_code}"
+    if failure.message:
+        text = failure.message if failure.failure else f"{failure.message} (exit code {code})"
     return Outcome(
         kind=OutcomeKind.FAILED, reason=f"allocation failed: {text}", error=text, exit_code=code
     )

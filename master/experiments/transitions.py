@@ -174,8 +174,14 @@ def _shut_down(builder: StepBuilder, action: Shutdown) -> None:
         phase = Phase.STOPPING_ERROR
     elif action.cancel:
         phase = Phase.STOPPING_CANCELED
-    error = "every trial of the search failed" if action.failure else _nothing_to_compare(builder)
+    error = _all_failed(builder) if action.failure else _nothing_to_compare(builder)
     builder.state = replace(builder.state, phase=phase, error=error)
+
+
+def _all_failed(builder: StepBuilder) -> str:
+    """With the error of the first: the others mostly failed in the same way."""
+    why = next((trial.error for trial in builder.state.trials.values() if trial.error), "")
+    return f"every trial of the search failed: {why}" if why else "every trial of the search failed"
 
 
 def _nothing_to_compare(builder: StepBuilder) -> str:

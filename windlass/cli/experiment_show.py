@@ -237,7 +237,7 @@ def _experiment_row(experiment: dict[str, Any]) -> list[Any]:
         local_time(experiment.get("endTime")),
         experiment.get("resourcePool"),
         waiting_text(experiment),
-        error_of(experiment),
+        error_of(experiment) or experiment.get("error"),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,26 @@ async def test_a_program_that_is_missing_says_so_in_one_line(
 ) -> None:
     async with run_agent():
         await master.start(spec(cid, "no-such-program-here"))
-        await master.exit_of(cid)
+        verdict = await master.exit_of(cid)
     assert master.text(cid) == ["no-such-program-here: No such file or directory"]
+    assert verdict.message == "no-such-program-here: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("-c", "import no_such_module"), "ModuleNotFoundError: No module named 'no_such_module'"),
+        (("-c", "import sys; print('KeyError: 1', file=sys.stderr)"), ""),
+        (("no-such-script.py",), "can't open file .*no-such-script.py"),
+    ],
+)
+async def test_a_failure_says_the_last_exception_of_the_program(
+    master: ScriptedMaster, run_agent: RunAgent, cid: str, argv: tuple[str, ...], message: str
+) -> None:
+    async with run_agent():
+        await master.start(spec(cid, "{python}", *argv))
+        verdict = await master.exit_of(cid)
+    assert re.search(message, verdict.message) if message else not verdict.message, verdict
 
 
 async def test_all_output_is_shipped_before_the_exit_is_told(

@@ -106,6 +106,14 @@ def test_how_it_ends(prepare: str, exit_: ContainerExit, kind: OutcomeKind) -> N
     assert state.outcome.kind is kind
 
 
+def test_a_failure_says_the_cause_that_its_program_named() -> None:
+    cause = "ModuleNotFoundError: No module named 'torch'"
+    state, _ = exited(running(), "c0", ContainerExit(exit_code=1, message=cause))
+    assert state.outcome is not None
+    assert state.outcome.error == f"{cause} (exit code 1)"
+    assert state.outcome.reason == f"allocation failed: {cause} (exit code 1)"
+
+
 def test_waiting_is_withdrawn() -> None:
     state, effects = machine.terminate(pending(), "paused", now=NOW)
     assert effects == (Withdraw("1.abc.1"), Closed("1.abc.1"))

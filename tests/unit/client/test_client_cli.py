@@ -281,6 +281,16 @@ def test_a_failed_trial_says_why(cluster: ScriptedMaster) -> None:
     assert "11.a" in said
 
 
+def test_a_list_shows_that_the_metric_of_a_search_was_never_reported(
+    cluster: ScriptedMaster,
+) -> None:
+    error = "the searcher's metric was not reported"
+    experiment = {"id": 7, "name": "e", "state": "STATE_COMPLETED", "error": error}
+    page = {"total": 1, "endIndex": 1}
+    cluster.on("GET", "/api/v1/experiments", {"experiments": [experiment], "pagination": page})
+    assert error in det(cluster, "e", "list", "--csv").stdout
+
+
 def test_login_is_remembered_and_forgotten(cluster: ScriptedMaster) -> None:
     cluster.on("POST", "/api/v1/auth/logout", {})
     assert det(cluster, "user", "login", "determined", stdin="").exit_code == 0

@@ -43,7 +43,8 @@ def test_failures_are_retried_up_to_max_restarts_then_end_the_experiment() -> No
     world.exit(code=1)
     assert world.trial().phase is Phase.ERROR
     assert world.state.phase is Phase.ERROR
-    assert world.state.error == "every trial of the search failed"
+    cause = "container failed with non-zero exit code: 1"
+    assert world.state.error == f"every trial of the search failed: {cause}"
 
 
 def test_a_lost_agent_does_not_count() -> None:

@@ -215,7 +215,7 @@ async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClo
     )
     assert told == [
         ("trial failed", None, why),
-        ("experiment ended", "ERROR", "every trial of the search failed"),
+        ("experiment ended", "ERROR", f"every trial of the search failed: {why}"),
     ]
 
 

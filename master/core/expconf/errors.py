@@ -134,10 +134,18 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], root: str) -> Problem
 
 def _no_member(detail: ErrorDetails, where: str) -> Problem:
     key, given = detail["type"].removeprefix(NO_MEMBER), detail["input"]
+    names_one = detail["msg"].startswith("must be one of ")
     if key and not isinstance(given, dict):
-        return Problem(f"{where}: expected object or null, but got {json_kind(given)}")
+        written = f' "{clipped(given, _LONGEST_NAME)}"' if isinstance(given, str) else ""
+        rule = f": its {key} {detail['msg']}" if names_one else ""
+        return Problem(
+            f"{where}: expected object or null, but got {json_kind(given)}{written}{rule}"
+        )
     if key and given.get(key) is None:
         return Problem(f"{where}: {key} is a required property", eventually=True)
+    if key and names_one:
+        wrong = clipped(str(given[key]), _LONGEST_NAME)
+        return Problem(f'{where}.{key}: {detail["msg"]}, not "{wrong}"')
     shape = detail["msg"].startswith("expected")
     got = f", but got {json_kind(given)}" if shape else ""
     return Problem(f"{where}: {detail['msg']}{got}")

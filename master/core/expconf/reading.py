@@ -185,7 +185,7 @@ def _not_current(document: Mapping[str, Any], *, unmanaged: bool) -> Iterator[st
     if name in REMOVED_SEARCHERS:
         yield (
             f"{ROOT}.searcher: the '{name}' searcher has been removed "
-            "and is not valid for new experiments"
+            f"and is not valid for new experiments: use {REMOVED_SEARCHERS[name]}"
         )
     if _lacks_time(document):
         yield (

@@ -19,7 +19,13 @@ from master.core.expconf.schema import (
 )
 from windlass.base.no_effect import NoEffect
 
-REMOVED_SEARCHERS = ("custom", "adaptive", "adaptive_simple", "sync_halving")
+REMOVED_SEARCHERS = {
+    "custom": "random or adaptive_asha",
+    "adaptive": "adaptive_asha",
+    "adaptive_simple": "adaptive_asha",
+    "sync_halving": "async_halving",
+}
+"""Of old releases -> what to use instead."""
 """Names that old experiments carry; they parse, with any keys, and are refused for new experiments."""
 TIMED_SEARCHERS = ("adaptive_asha", "async_halving")
 """Those that stop trials early and so must know how long a trial is, and by which metric."""
@@ -138,8 +144,7 @@ Searcher: TypeAlias = Annotated[
     | Annotated[AdaptiveAshaSearcher, Tag(TAG_MARK + "adaptive_asha")],
     member_of(
         "name",
-        'is not an object where object["name"] is one of '
-        "'single', 'random', 'grid', 'async_halving', or 'adaptive_asha'",
+        "must be one of single, random, grid, async_halving or adaptive_asha",
     ),
 ]
 SEARCHERS: tuple[type[SearcherBase], ...] = (

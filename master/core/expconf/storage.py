@@ -160,8 +160,7 @@ CheckpointStorage: TypeAlias = Annotated[
     | Annotated[AzureStorage, Tag(TAG_MARK + "azure")],
     member_of(
         "type",
-        'is not an object where object["type"] is one of '
-        "'shared_fs', 'directory', 's3', 'gcs', or 'azure'",
+        "must be one of shared_fs, directory, s3, gcs or azure",
     ),
 ]
 STORAGES: tuple[type[StorageBase], ...] = (

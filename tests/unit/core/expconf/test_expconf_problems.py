@@ -117,10 +117,14 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
         ),
         (
             "searcher: {name: pbt}",
-            '<config>.searcher: is not an object where object["name"] is one of '
-            "'single', 'random', 'grid', 'async_halving', or 'adaptive_asha'",
+            "<config>.searcher.name: must be one of single, random, grid, async_halving or adaptive_asha, "
+            'not "pbt"',
         ),
-        ("searcher: single", "<config>.searcher: expected object or null, but got string"),
+        (
+            "searcher: bayes",
+            '<config>.searcher: expected object or null, but got string "bayes": '
+            "its name must be one of single, random, grid, async_halving or adaptive_asha",
+        ),
         (
             "searcher: {name: random, num_rungs: 2}",
             '<config>.searcher: additionalProperties "num_rungs" not allowed',
@@ -213,8 +217,8 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
         ),
         (
             "checkpoint_storage: {type: hdfs}",
-            '<config>.checkpoint_storage: is not an object where object["type"] is one of '
-            "'shared_fs', 'directory', 's3', 'gcs', or 'azure'",
+            "<config>.checkpoint_storage.type: must be one of shared_fs, directory, s3, gcs or azure, "
+            'not "hdfs"',
         ),
         (
             "profiling: {begin_on_batch: 3, end_after_batch: 2}",
@@ -325,7 +329,7 @@ def test_partial_documents_are_fine(text: str) -> None:
             {"searcher": {"name": "custom", "metric": "x", "unit": "batches"}},
             [
                 "<config>.searcher: the 'custom' searcher has been removed and is not valid for "
-                "new experiments"
+                "new experiments: use random or adaptive_asha"
             ],
         ),
         (

@@ -49,6 +49,19 @@ def fetch(
         )
 
 
+def without_metric(checkpoint: Json) -> str:
+    """Why nobody can say how good it is by the searcher's metric; empty: it has that."""
+    training = checkpoint.get("training") or {}
+    if training.get("searcherMetric") is not None:
+        return ""
+    searcher = (training.get("experimentConfig") or {}).get("searcher") or {}
+    reported = (training.get("validationMetrics") or {}).get("avgMetrics") or {}
+    return (
+        f'it has no value of the searcher\'s metric "{searcher.get("metric", "")}"; reported there: '
+        f"{', '.join(sorted(reported)) or 'nothing'}"
+    )
+
+
 def show(checkpoint: Json, path: Path | None) -> None:
     training = checkpoint.get("training") or {}
     sizes = (checkpoint.get("resources") or {}).values()

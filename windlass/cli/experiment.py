@@ -9,7 +9,14 @@ import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.cli import experiment_set, experiment_show
-from windlass.cli.checkpoint_copy import ModeOption, QuietOption, TrustHostOption, fetch, show
+from windlass.cli.checkpoint_copy import (
+    ModeOption,
+    QuietOption,
+    TrustHostOption,
+    fetch,
+    show,
+    without_metric,
+)
 from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for
@@ -193,6 +200,8 @@ def download(
     if not checkpoints:
         raise InvalidState(f"Experiment {experiment_id} has no checkpoint to download")
     for found in checkpoints:
+        if why := without_metric(found):
+            notice(f"warning: checkpoint {found['uuid']} is not known to be the best: {why}")
         target = output_dir / str(found["uuid"])
         fetch(client, found, target, mode, trust_host)
         if quiet:

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
-from windlass.cli.checkpoint_copy import ModeOption, QuietOption, TrustHostOption, fetch, show
+from windlass.cli.checkpoint_copy import (
+    ModeOption,
+    QuietOption,
+    TrustHostOption,
+    fetch,
+    show,
+    without_metric,
+)
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
 from windlass.cli.failures import error_of, print_trial_failure
@@ -123,11 +130,15 @@ def download(
 
 def _chosen(client: Client, trial_id: int, *, best: bool) -> dict[str, Any]:
     found = [c for c in client.trial_checkpoints(trial_id) if _is_stored(c)]
-    if best:
-        found = [c for c in found if _metric(c) is not None]
     if not found:
-        what = "checkpoint with the metric" if best else "checkpoint"
-        raise InvalidState(f"Trial {trial_id} has no {what} to download")
+        raise InvalidState(f"Trial {trial_id} has no checkpoint to download")
+    known = [c for c in found if _metric(c) is not None]
+    if best and not known:
+        raise InvalidState(
+            f"Which checkpoint of trial {trial_id} is the best is not known: {found[-1]['uuid']}: "
+            f"{without_metric(found[-1]) or 'its metric is not a number'}. Use --latest or --uuid"
+        )
+    found = known if best else found
     if not best:
         return max(
             found, key=lambda c: (c["metadata"].get("steps_completed") or 0, c["reportTime"])

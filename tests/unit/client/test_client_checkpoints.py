@@ -203,3 +203,26 @@ def test_a_trials_best_or_latest_checkpoint(
     result = det(cluster, "trial", "download", "11", choice, "-q", "-o", str(tmp_path / "x"))
     assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'x'}\n"), result.output
     assert "Use one of" in refused(det(cluster, "trial", "download", "11"))
+
+
+def test_a_wrong_metric_is_told_where_the_best_checkpoint_is_asked_for(
+    cluster: ScriptedMaster, tmp_path: Path
+) -> None:
+    """Whoever misspelled the searcher's metric would else take any checkpoint for the best."""
+    found = checkpoint(NOWHERE)["checkpoint"]
+    config = {**found["training"]["experimentConfig"], "searcher": {"metric": "val_loss"}}
+    training = {
+        **found["training"],
+        "experimentConfig": config,
+        "searcherMetric": None,
+        "validationMetrics": {"avgMetrics": {"loss": 1.0, "accuracy": 0.5}},
+    }
+    listed = {"checkpoints": [{**found, "training": training}], "pagination": {"total": 1}}
+    why = 'it has no value of the searcher\'s metric "val_loss"; reported there: accuracy, loss'
+    cluster.on("GET", "/api/v1/trials/11/checkpoints", listed)
+    assert why in refused(det(cluster, "trial", "download", "11", "--best"))
+    cluster.on("GET", "/api/v1/experiments/7/checkpoints", listed)
+    cluster.on("GET", "/checkpoints/c-1", lambda _: (200, packed(FILES)))
+    done = det(cluster, "experiment", "download", "7", "-q", "-o", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert done.stderr == f"warning: checkpoint c-1 is not known to be the best: {why}\n"

@@ -51,8 +51,8 @@ class Summary:
     """Of the busy money: work done again after a machine was lost, and restarts."""
     waits: Waits
     boot_wait_s: float
-    """What the mean wait is at least, without machines that are kept idle: a job that raises the number of slots in
-    use to a new height waits for a boot."""
+    """What the mean wait is at least, without machines that are kept idle: a job waits for a boot if more slots are
+    then in use than ever before."""
     machines: int
     most_machines: int
     busy_hours: float
@@ -198,8 +198,8 @@ def _may_run_in(pools: Mapping[str, PoolPlan], shape: Shape) -> Sequence[PoolPla
 
 
 def least_wait_s(plan: ClusterPlan, jobs: Sequence[TraceJob]) -> float:
-    """The mean wait of a cluster that buys when work comes: whoever raises the slots wanted at once to a new height
-    waits for the shortest boot, and so does whoever would then come within that boot. Only the first is counted.
+    """The mean wait of a cluster that buys when work comes. A job with which more slots are wanted at once than ever
+    before waits for the shortest boot, and so do jobs that come within that boot. Only the first is counted.
 
     What fits beside the agents that are always there waits for none."""
     boot_s = min((offer.boot_s for pool in plan.pools for offer in pool.offers), default=0.0)

@@ -43,7 +43,7 @@ class DispatchOptions:
     also_refused: Callable[[Sequence[str]], Sequence[str]] = nothing_refused
     """Why arguments of users are not taken in this pool, beside what never is."""
     default_priority: int = DEFAULT_PRIORITY
-    """Of work that says nothing. What is less important is so at the site, too."""
+    """Of work that asks for no priority. What is less important is so at the site, too."""
     asks_for_gpus: bool = True
     """False: the site does not know GPUs, and has `slots_per_node`, or 1, for each job on a node."""
     max_queued: int = 100

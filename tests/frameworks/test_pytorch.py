@@ -9,10 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import MODELS, config_of
+import yaml
+from conftest import LOAD_ALL, MODELS, REPOSITORY, config_of
 from runs import (
     LAUNCHER,
     ON_TWO_NODES,
+    PATIENCE_S,
     begun,
     completed,
     final_metrics,
@@ -53,6 +55,24 @@ def test_a_script_with_the_trainer_learns_the_same(
 ) -> None:
     experiment = run(cluster, config_of(torch_python, "python3 train.py"), "digits")
     assert final_metrics(cluster, experiment) == pytest.approx(quiet(1))
+
+
+def test_the_example_of_the_pages_searches(cluster: RealCluster, torch_python: Path) -> None:
+    example = REPOSITORY / "examples/pytorch_trial"
+    config = yaml.safe_load((example / "search.yaml").read_text(encoding="utf-8"))
+    here = config_of(torch_python, config["entrypoint"])
+    here["environment"]["environment_variables"].remove(LOAD_ALL)  # the example itself has it
+    here["environment"]["environment_variables"] += config["environment"]["environment_variables"]
+    experiment = cluster.submit(
+        {**config, "environment": here["environment"], "bind_mounts": here["bind_mounts"]}, example
+    )
+    ended = cluster.wait(experiment, patience_s=PATIENCE_S)
+    trials = cluster.trials(experiment)
+    assert ended["state"] == "STATE_COMPLETED", cluster.logs_of(trials[0]["id"])
+    assert len(trials) == config["searcher"]["max_trials"]
+    whole = config["searcher"]["max_time"] * 1280 // config["hyperparameters"]["batch_size"]
+    assert max(trial["totalBatchesProcessed"] for trial in trials) == whole
+    assert {trial["restarts"] for trial in trials} == {0}
 
 
 def test_ranks_on_two_nodes_train_one_model(cluster: RealCluster, torch_python: Path) -> None:

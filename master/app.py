@@ -50,6 +50,7 @@ from master.elastic_pools import (
 from master.experiments.log_watch import LogWatch
 from master.housekeeping import housekeeping
 from master.launch_tokens import LaunchTokens
+from master.leading import keep_leading, lead
 from master.live_prices import LivePrices
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
@@ -179,12 +180,11 @@ class Master:
         """Until cancelled, or until another master takes the lease. What writes outlives what has it write."""
         try:
             async with asyncio.TaskGroup() as writers:
-                epoch = await self._store.take_lease(self._options.ids.uuid())
+                epoch = await lead(self._store, self._options.ids.uuid(), self._options.data_dir)
                 await self._logs.belong_to(self._folder.cluster_id)
                 lines = MasterLines(self._logs, self._options.clock)
-                writing = [
-                    writers.create_task(service.run()) for service in (self._store, self._logs)
-                ]
+                runs = (self._store.run(), self._logs.run(), keep_leading(self._store))
+                writing = [writers.create_task(run) for run in runs]
                 saying = writers.create_task(lines.run())
                 try:
                     async with asyncio.TaskGroup() as group:

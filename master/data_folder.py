@@ -15,6 +15,7 @@ from pathlib import Path
 from platformdirs import user_data_path
 
 from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.processes import boot_id
 
 DEFAULT_CONFIG = Path("/etc/windlass/master.yaml")
 """Of a master that is told no other."""
@@ -57,6 +58,15 @@ def held(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         os.close(descriptor)
+
+
+def place_of(folder: Path) -> str:
+    """Names the lock of a folder among all: two processes with the same one cannot both hold it. Empty: has none."""
+    try:
+        found = (folder / LOCK).stat()
+    except OSError:
+        return ""
+    return f"{boot_id()}:{found.st_dev}:{found.st_ino}"
 
 
 def _open_lock(folder: Path) -> int:

@@ -66,6 +66,7 @@ STATUS_OF_CODE: Mapping[str, Status] = {
     "throttled": Status(429, 8, "ResourceExhausted"),
     "store_unavailable": UNAVAILABLE,
     "lease_lost": UNAVAILABLE,
+    "lease_held": UNAVAILABLE,
     "agent_lost": UNAVAILABLE,
     "stopping": UNAVAILABLE,
     "unimplemented": UNIMPLEMENTED,

@@ -20,6 +20,7 @@ from sqlmodel import SQLModel
 from master.store import lease, unit_of_work
 from master.store.database import Database, open_database
 from master.store.faults import as_windlass_error
+from master.store.lease import Candidate
 from master.store.migrate import STATE, upgrade
 from master.store.rows import fetch
 from master.store.statements import apply_units, count_rows, table_of
@@ -40,8 +41,10 @@ MAX_WAITING_ROWS = 200_000
 
 
 class Store:
-    def __init__(self, database: Database, *, clock: Clock) -> None:
+    def __init__(self, database: Database, *, clock: Clock, inline: bool = False) -> None:
         """Use `open`."""
+        self.is_inline = inline
+        """In a simulation: no other process has this database."""
         self._database = database
         self._clock = clock
         self._epoch = 0
@@ -55,7 +58,7 @@ class Store:
     @classmethod
     async def open(cls, url: str, *, clock: Clock, inline: bool = False) -> Store:
         """Connect and bring the tables up to date. `inline`: see `open_database`."""
-        store = cls(open_database(url, inline=inline), clock=clock)
+        store = cls(open_database(url, inline=inline), clock=clock, inline=inline)
         try:
             await store._write(lambda connection: upgrade(connection, STATE))
             await store._load_last_ids()
@@ -69,12 +72,24 @@ class Store:
         """Of the lease this master took; 0 before."""
         return self._epoch
 
-    async def take_lease(self, master_id: str) -> int:
-        """Lead from now on. Raises LeaseLost if another master does the same at this moment."""
+    async def take_lease(self, who: Candidate | str) -> int:
+        """Lead from now on. Raises LeaseHeld while another master leads, LeaseLost if one begins at this moment."""
+        candidate = Candidate(master_id=who) if isinstance(who, str) else who
         now = self._clock.now()
-        self._epoch = await self._write(lambda c: lease.take_lease(c, master_id, now))
+        self._epoch = await self._write(lambda c: lease.take_lease(c, candidate, now))
         await self._load_last_ids()
         return self._epoch
+
+    async def renew_lease(self) -> None:
+        """Raises LeaseLost. What else is wrong is logged: the lease may expire, and who takes it is seen later."""
+        if self.is_damaged:
+            return
+        try:
+            await self._write(lambda c: lease.renew_lease(c, self._epoch, self._clock.now()))
+        except LeaseLost:
+            raise
+        except WindlassError as error:
+            log.warning("the lease was not renewed", error=error.message)
 
     async def check_lease(self) -> None:
         """For what is about to act on a commit: raises LeaseLost if another master leads by now; StoreUnavailable."""

@@ -27,6 +27,12 @@ class Leader(SQLModel, table=True):
     epoch: Mapped[int]
     master_id: Mapped[str]
     taken_at: Mapped[datetime] = time_column(nullable=False)
+    holder: Mapped[str] = Field(default="")
+    """For people: process, host, data folder."""
+    place: Mapped[str] = Field(default="")
+    """The data folder that it has locked, as no other has it."""
+    expires_at: Mapped[datetime | None] = time_column()
+    """By the database's clock. None: written by a release that did not renew it."""
 
 
 class Meta(SQLModel, table=True):

@@ -33,6 +33,7 @@ Messages are one line, name the field and the value, and say the way out. Only `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 
 class WindlassError(Exception):
@@ -211,6 +212,23 @@ class UnreadableDocument(WindlassError):
         super().__init__(
             f"{what} cannot be read: {problem} (was it written by a newer Windlass? If so, start that release again)"
         )
+
+
+class LeaseHeld(WindlassError):
+    """Another master leads: this one must not begin."""
+
+    code = "lease_held"
+
+    def __init__(self, holder: str, expires_at: datetime, wait_s: float) -> None:
+        """`expires_at`: by the database's clock."""
+        super().__init__(
+            f"another master leads this cluster: {holder}, until {expires_at:%Y-%m-%d %H:%M:%S} UTC, and it lives: it "
+            "has renewed its lease. Stop it first (a master that has stopped gives its lease back), or give this one "
+            "another db.url"
+        )
+        self.holder = holder
+        self.expires_at = expires_at
+        self.wait_s = wait_s
 
 
 class LeaseLost(WindlassError):

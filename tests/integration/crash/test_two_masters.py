@@ -71,6 +71,10 @@ def test_a_master_that_stood_still_while_another_took_over_ends_before_it_calls(
         experiment = queue.submit("work", priority=42, slots=2)
         queue.until_it_says("work", "RequestLimitExceeded")
         assert first.master is not None
+        refused = beside(first, tmp_path / "refused", config)
+        assert refused.returncode == 1
+        assert f"another master leads this cluster: process {first.master_pid}" in refused.stderr
+        assert "Stop it first" in refused.stderr
         first.master.send_signal(signal.SIGSTOP)
         try:
             with SecondMaster(tmp_path / "two", config, first) as second:
@@ -91,6 +95,19 @@ def test_a_master_that_stood_still_while_another_took_over_ends_before_it_calls(
                 assert list(first.hosts()) == [machine], "one claim, one machine"
         finally:
             first.master.send_signal(signal.SIGCONT)
+
+
+def beside(
+    first: RealCluster, folder: Path, config: dict[str, Any]
+) -> subprocess.CompletedProcess[str]:
+    """A master that is started by mistake, with a copy of the data folder of one that lives."""
+    copied = shutil.copytree(
+        first.data_dir, folder / "data", ignore=shutil.ignore_patterns("instances", "lock")
+    )
+    other = folder / "other.yaml"
+    other.write_text(yaml.safe_dump({"port": free_port(), **config}))
+    command = [WINDLASS, "master", "run", "-c", str(other), "--data-dir", str(copied)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def launches(cluster: RealCluster) -> int:

@@ -353,6 +353,8 @@ class Abilities:
     """The Python of some of its agents has the package that runs Trial classes."""
     shm_sizes: bool = True
     """Some of its agents give a container a /dev/shm of the size that it asks for."""
+    shares_user: bool = False
+    """All of its agents run as the master's own user on its machine: what that user cannot write, no task can."""
 
 
 class ResourceManager(Protocol):

@@ -138,6 +138,7 @@ class Router:
             containers=any(able.containers for able in known),
             trial_classes=any(able.trial_classes for able in known),
             shm_sizes=any(able.shm_sizes for able in known),
+            shares_user=all(able.shares_user for able in known),
         )
 
     async def request(self, request: AllocationRequest) -> None:

@@ -43,7 +43,7 @@ def prepare_checkpoints(
     if not folder.make and not path.is_dir():
         raise user_error(f"checkpoint storage {path} does not exist on this machine")
     if agent.uid != 0:
-        path.mkdir(parents=True, exist_ok=True)
+        _make_own(path)
     elif root in {resolved(own) for own in rules.cluster}:
         _make_shared(root, below)
         _require_writable(path, task)
@@ -52,6 +52,19 @@ def prepare_checkpoints(
     else:  # named by a user: made as far as that user could make it
         run_as(task, ["mkdir", "-p", "--", str(path)])
         _require_writable(path, task)
+
+
+def _make_own(path: Path) -> None:
+    """By an agent whose tasks run as its own user."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise user_error(f"checkpoint storage {path} cannot be made: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise user_error(
+            f"checkpoint storage {path} is not writable for the agent's user ({os.geteuid()}): make it so, or name "
+            "another folder in checkpoint_storage"
+        )
 
 
 def _make_shared(root: str, below: Sequence[str]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from agent_bootstrap.bind_rules import HostPaths, problem_of
 from agent_bootstrap.privilege_rules import Privileges, capability_problems, device_problems
@@ -59,6 +60,27 @@ def storage_problems(config: ExperimentConfig, rules: HostPaths, *, as_root: boo
     if mount is not None and (problem := problem_of(mount.source, rules, as_root=as_root)):
         key = "host_path" if mount.target == SHARED_FS else "container_path"
         yield f"<config>.checkpoint_storage.{key}: {mount.source} {problem}"
+
+
+def storage_unwritable(config: ExperimentConfig) -> Iterator[str]:
+    """For tasks that run as this process's user, on this machine. Blocks."""
+    storage = config.checkpoint_storage
+    if (folder := host_folder(storage)) is None:
+        return
+    path = place = Path(folder, below_host_folder(storage))
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        problem = f"{place} is not a directory"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        problem = f"{place} is not writable for the user of the agents ({os.geteuid()})"
+    else:
+        return
+    key = "host_path" if isinstance(storage, SharedFsStorage) else "container_path"
+    what = "" if place == path else f", in which {path} is to be made"
+    yield (
+        f"<config>.checkpoint_storage.{key}: {problem}{what}: name a folder that this user may write, or make it so"
+    )
 
 
 def storage_mount(config: ExperimentConfig) -> BindMount | None:

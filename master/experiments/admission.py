@@ -14,7 +14,12 @@ from master.allocations.abilities import having, runs_image
 from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.identities import Owner
-from master.allocations.mounts import mount_problems, privilege_problems, storage_problems
+from master.allocations.mounts import (
+    mount_problems,
+    privilege_problems,
+    storage_problems,
+    storage_unwritable,
+)
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
 from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
@@ -149,6 +154,9 @@ class Admission:
             *privilege_problems(config, self._cluster.privileges_of(pool)),
             *storage_problems(config, rules, as_root=as_root),
         )
+        able = None if problems else self._rm().abilities(pool)
+        if able is not None and able.shares_user:
+            problems = tuple(storage_unwritable(config))
         if problems:
             raise InvalidConfig(problems, what="experiment configuration")
 

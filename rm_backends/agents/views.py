@@ -224,4 +224,5 @@ def abilities(agents: Iterable[Agent], configured: str = "") -> Abilities | None
         containers=bool(engines),
         trial_classes=not known or any(agent.runs_trial_classes is not False for agent in known),
         shm_sizes=not engines <= OWN_SHM_SIZE,
+        shares_user=bool(known) and all(agent.shares_user for agent in known),
     )

@@ -90,6 +90,7 @@ class ScriptedManager:
     """Pool -> why nothing could ever run there."""
     too_large: set[str] = field(default_factory=set)
     """Pools whose agents are all too small for work that must run on one."""
+    able: Abilities | None = None
     deaf: bool = False
     """Changed orders and notes cannot be told."""
     kills_may_go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,7 +127,7 @@ class ScriptedManager:
         return ()
 
     def abilities(self, pool: str) -> Abilities | None:
-        return None
+        return self.able
 
     async def request(self, request: AllocationRequest) -> None:
         self.requests[request.allocation_id] = request

@@ -185,6 +185,13 @@ def test_an_agent_that_is_not_root_makes_what_is_missing(tmp_path: Path) -> None
     assert (tmp_path / "a" / "b").is_dir()
 
 
+def test_an_agent_that_is_not_root_says_what_it_cannot_make(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    folder = CheckpointFolder(host_path=str(tmp_path / "a"), below="b", experiment_id=1, trial_id=1)
+    with pytest.raises(StartRefused, match=r"checkpoint storage .*/a/b cannot be made: Not a dir"):
+        prepare_checkpoints(folder, HostPaths(), cluster_id="c", agent=ALICE, task=ALICE)
+
+
 def test_what_may_not_be_mounted_is_not_made(tmp_path: Path) -> None:
     folder = CheckpointFolder(host_path=str(tmp_path / "a"), experiment_id=1, trial_id=1)
     rules = HostPaths(forbidden=(str(tmp_path),))

@@ -21,6 +21,7 @@ from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 from master.tasks.service import NewTask
 from master.workspaces.agent_users import AgentUsers
+from rm_backends.base import Abilities
 from tests.fakes.actors import ADMIN, DETERMINED
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
@@ -289,6 +290,24 @@ async def test_storage_that_nobody_can_have_is_refused_with_field_value_and_way_
         for name in ("my.bucket_1-x", "b"):
             good = f"{{type: s3, bucket: {name}}}"
             await cluster.experiments.check(TRIAL.format(storage=good, mounts=[]), by=ADMIN)
+
+
+async def test_storage_that_no_task_can_write_is_refused_where_the_master_sees_that(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Agents beside the master that run as its user see what it sees."""
+    (tmp_path / "file").write_text("")
+    config = TRIAL.format(
+        storage=f"{{type: shared_fs, host_path: {tmp_path}/file/a, storage_path: b}}", mounts=[]
+    )
+    async with cluster_with(tmp_path, clock, ClusterTasks()) as cluster:
+        await cluster.experiments.check(config, by=ADMIN)
+        cluster.rm.able = Abilities(shares_user=True)
+        said = rf"checkpoint_storage\.host_path: {tmp_path}/file is not a directory, in which .*/a/b is"
+        with pytest.raises(InvalidConfig, match=said):
+            await cluster.experiments.check(config, by=ADMIN)
+        good = TRIAL.format(storage=f"{{type: shared_fs, host_path: {tmp_path}/new}}", mounts=[])
+        await cluster.experiments.check(good, by=ADMIN)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from provisioner.refusals import BlockKind, scope_of
 from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
 
-KINDS = [kind for kind in BlockKind if kind is not BlockKind.BOOT]
-"""Boots fail later, without a refusal."""
+KINDS = [kind for kind in BlockKind if kind not in (BlockKind.BOOT, BlockKind.TAKEN_BACK)]
+"""Boots fail later, and machines are taken back later, without a refusal."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -68,7 +68,15 @@ def test_every_line_becomes_storable(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("a\n", "a"), ("a", "a"), ("\n", ""), ("a\n\n", "a\n"), ("a\0b", "a�b"), ("ä\ud800", "ä?")],
+    [
+        ("a\n", "a"),
+        ("a", "a"),
+        ("\n", ""),
+        ("a\n\n", "a\n"),
+        ("a\0b", "a\ufdd0b"),
+        ("a\ufdd0", "a\ufffd"),
+        ("ä\ud800", "ä?"),
+    ],
 )
 def test_odd_lines(text: str, line: str) -> None:
     assert clean(text) == line

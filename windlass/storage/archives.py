@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from windlass.base.errors import StorageError
 from windlass.storage.base import Storage
+from windlass.storage.names import require_distinct, utf8
 
 Format: TypeAlias = Literal["tar", "tar.gz", "zip"]
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -28,12 +29,17 @@ class Sink(Protocol):
     def write(self, data: Data, /) -> int: ...
 
 
-def checked_files(storage: Storage, folder: str) -> dict[str, int]:
-    """What goes into the archive, by name. Raises CheckpointNotFound, and StorageError for a file nobody lets us read.
+def checked_files(storage: Storage, folder: str, format_: Format) -> dict[str, int]:
+    """What goes into the archive, by name.
+
+    Raises CheckpointNotFound, and StorageError for a file nobody lets us read and for names that the format cannot keep
+    apart.
 
     Each file is opened: once an archive is on its way, it is too late to refuse it.
     """
     files = storage.files(folder)
+    if format_ == "zip":
+        require_distinct(files)
     if storage.local_path(folder) is not None:
         for name, size in files.items():
             if size:
@@ -78,7 +84,7 @@ def _write_zip(
     now = datetime.now(UTC).timetuple()[:6]
     with zipfile.ZipFile(_Forward(out), "w", zipfile.ZIP_STORED) as archive:
         for name in names:
-            info = zipfile.ZipInfo(name, now)
+            info = zipfile.ZipInfo(utf8(name), now)
             is_folder = name.endswith("/")
             mode = stat.S_IFDIR | 0o755 if is_folder else stat.S_IFREG | 0o644
             info.external_attr = mode << 16 | (0x10 if is_folder else 0)

@@ -19,6 +19,7 @@ from windlass.base.errors import WindlassError
 from windlass.storage import Storage, open_storage
 from windlass.storage.archives import Format, checked_files, write_archive
 from windlass.storage.local import LocalStorage
+from windlass.storage.names import utf8
 
 MOST_ORDER_BYTES = 64 * 1024 * 1024
 
@@ -97,9 +98,9 @@ def deleted(storage: Storage, folder: str, globs: Collection[str]) -> Result:
             if _has_files(storage, folder):
                 raise
             left = {}
-        return Result(folder=folder, left=left)
+        return Result(folder=folder, left={utf8(name): size for name, size in left.items()})
     except (WindlassError, OSError, ValueError) as error:
-        return Result(folder=folder, error=str(error) or type(error).__name__)
+        return Result(folder=folder, error=utf8(str(error)) or type(error).__name__)
 
 
 def removed_empty(order: Order, folder: str) -> Result:
@@ -123,10 +124,10 @@ def archive(order: Order) -> None:
     (folder,) = order.folders
     try:
         storage = open_storage(order.storage)
-        files = checked_files(storage, folder)
+        files = checked_files(storage, folder, order.format)
     except (WindlassError, OSError, ValueError) as error:
         code = error.code if isinstance(error, WindlassError) else "internal"
-        _line(out, {"error": str(error), "code": code})
+        _line(out, {"error": utf8(str(error)), "code": code})
         return
     _line(out, {"files": len(files), "bytes": sum(files.values())})
     write_archive(storage, folder, files, order.format, out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,7 @@ async def test_some_files_of_a_checkpoint_are_removed(world: ApiWorld, tmp_path:
     at = await training(world, tmp_path)
     path = await at.save("one", 1)
     await at.save("two", 2)
+    (path / os.fsdecode(b"\xe4.txt")).touch()
 
     async def remove(*globs: str) -> dict[str, Any]:
         body = {"checkpointUuids": ["one"], "checkpointGlobs": list(globs)}
@@ -229,11 +231,12 @@ async def test_some_files_of_a_checkpoint_are_removed(world: ApiWorld, tmp_path:
 
     refreshed = await remove()
     assert refreshed["resources"] == {
-        "a.txt": "5", "dir/": "0", "dir/b.txt": "1", "metadata.json": "2",
+        "%E4.txt": "0", "a.txt": "5", "dir/": "0", "dir/b.txt": "1", "metadata.json": "2",
     }  # fmt: skip
     partly = await remove("dir/*")
     assert partly["state"] == "STATE_PARTIALLY_DELETED"
-    assert sorted(p.name for p in path.iterdir()) == ["a.txt", "dir", "metadata.json"]
+    kept = [b"a.txt", b"dir", b"metadata.json", b"\xe4.txt"]
+    assert sorted(os.fsencode(p.name) for p in path.iterdir()) == kept
     for glob in ("../two/a.txt", "/etc/*"):
         body = {"checkpointUuids": ["one"], "checkpointGlobs": [glob]}
         assert glob in await world.refused(400, "POST", "/api/v1/checkpoints/rm", body)

@@ -176,3 +176,24 @@ async def test_a_client_that_goes_away_ends_the_work(
     assert all(message.get("more_body", True) for message in sent[1:] if isinstance(message, dict))
     assert [worker.returncode is not None for worker in workers] == [True]
     assert downloads._running.total() == 0
+
+
+NOT_UTF8 = os.fsdecode(b"latin-\xe4 50%.bin")
+
+
+async def test_names_that_are_not_utf8_arrive(world: ApiWorld, saved: Path) -> None:
+    (saved / NOT_UTF8).write_bytes(b"content")
+    url, expected = f"/checkpoints/{UUID}", {**EXPECTED, NOT_UTF8: b"content"}
+    for accept, mode in (("application/x-tar", "r|"), ("application/gzip", "r|gz")):
+        answer = await world.call("GET", url, headers={"Accept": accept})
+        with tarfile.open(fileobj=io.BytesIO(answer.content), mode=mode) as archive:  # type: ignore[call-overload]
+            assert members(archive) == expected
+    zip_ = {"Accept": "application/zip"}
+    answer = await world.call("GET", url, headers=zip_)
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as zipped:
+        assert zipped.testzip() is None
+        assert zipped.read("latin-%E4 50%.bin") == b"content"
+        assert set(EXPECTED) < set(zipped.namelist())
+    (saved / "latin-%E4 50%.bin").write_bytes(b"other")
+    said = await world.refused(409, "GET", url, headers=zip_)
+    assert "would both be latin-%E4 50%.bin" in said

@@ -195,7 +195,26 @@ class _PoolPlan:
         )
         for gang_class in classes:
             self._bins.place(gang_class)
+            if self._needs_free_nodes(gang_class):
+                # Smaller gangs behind it would claim them, and wait for it: neither would ever start.
+                self._buy_over_nodes(gang_class, classes)
         return classes
+
+    def _needs_free_nodes(self, gangs: GangClass) -> bool:
+        """It takes several nodes, more than the pool may still buy: those that are free are a part of them."""
+        places = self._limits.places
+        if (
+            not gangs.left
+            or gangs.single_agent
+            or places >= gangs.slots
+            or self.pool.hold is not None
+        ):
+            return False
+        sizes = {quote.offer.slots for quote in self._quotes.of(gangs, over_nodes=True)}
+        counts = [nodes_needed(gangs.slots, False, size) for size in sizes]
+        return places < min(
+            (count for count in counts if count is not None and count > 1), default=0
+        )
 
     def _buy(self, waiting: Sequence[GangClass]) -> None:
         ones = [c for c in waiting if c.slots]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
@@ -247,6 +247,12 @@ random_jobs = st.lists(
     scheduler=st.sampled_from(list(SchedulerType)),
     max_instances=st.integers(2, 4),
     seed=st.integers(0, 3),
+)
+@example(  # the free machine that the larger job needs beside a new one was kept for the smaller
+    given_jobs=[(1697, 1, 1966, True), (1226, 8, 2740, False)],
+    scheduler=SchedulerType.PRIORITY,
+    max_instances=2,
+    seed=3,
 )
 def test_any_trace(
     given_jobs: Sequence[tuple[int, int, int, bool]],

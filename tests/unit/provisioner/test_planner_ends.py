@@ -118,3 +118,15 @@ def test_what_comes_says_when_it_ends() -> None:
     assert told.booting[0].ends_at == NOW + 330.0
     (launchable,) = told.launchable
     assert launchable.ends_at == NOW + launchable.ready_in_s + 1800.0
+
+
+@pytest.mark.parametrize(("most", "bought"), [(2, 1), (3, 2)])
+def test_a_free_machine_is_kept_for_the_larger_gang_where_the_pool_may_buy_too_few(
+    most: int, bought: int
+) -> None:
+    """The smaller one is behind it: on that machine it would wait for the larger one, which would wait for it."""
+    waiting = gangs(8, 1)
+    decision = plan_of(pool(waiting, (FOUR,), machines=(coming("m1", FOUR),), max_instances=most))
+    claims = [launch.claims for launch in decision.launches]
+    assert sum(launch.count for launch in decision.launches) == bought
+    assert any("g0" in claimed for launch in claims for claimed in launch)

@@ -100,7 +100,7 @@ def build_app(services: Services) -> DescribedApp:
     app.state.api = make_api(services)
     errors.install(app)
     app.router.routes.extend(ROUTES)
-    app.router.middleware_stack = RouteTable(app.router.routes)
+    app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.
     config, security = services.config, services.config.security
     names = (config.host, host_of(services.master_url), *security.allowed_hosts)

@@ -16,6 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 from typing_extensions import TypedDict
 
 from windlass.base.errors import WindlassError
@@ -50,7 +52,7 @@ NOT_FOUND = Status(404, 5, "NotFound")
 UNIMPLEMENTED = Status(501, 12, "Unimplemented")
 MOST_ECHOED = 200
 """Characters of a request that an error repeats."""
-_PUBLISHED = ("/api/v1/", "/resources/allocation/")
+_PUBLISHED = ("/api/v1/", "/resources/allocation/", "/proxy/", "/stream")
 """Paths below these are of the published API, if they are anything."""
 STATUS_OF_CODE: Mapping[str, Status] = {
     "invalid_argument": INVALID,
@@ -162,14 +164,30 @@ def install(app: FastAPI) -> None:
         if status is NOT_FOUND and request.url.path.startswith(_PUBLISHED):
             status = UNIMPLEMENTED
         if status is UNIMPLEMENTED:
-            asked = f"{request.method} {request.url.path}"[:MOST_ECHOED]
-            return error_response(status, f"{asked} is not implemented in this version of Windlass")
+            return _unimplemented(request.method, request.url.path)
         return error_response(status, str(error.detail))
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:
         log.error("request crashed", path=request.url.path, traceback=plain_traceback(error))
         return error_response(INTERNAL, "internal error; the master's log has the details")
+
+
+def _unimplemented(method: str, path: str) -> Response:
+    asked = f"{method} {path}"[:MOST_ECHOED]
+    return error_response(UNIMPLEMENTED, f"{asked} is not implemented in this version of Windlass")
+
+
+async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """ASGI: the answer to a WebSocket for which there is no route."""
+    if not scope["path"].startswith(_PUBLISHED):
+        await WebSocketClose()(scope, receive, send)
+        return
+    await _unimplemented("WebSocket", scope["path"])(scope, receive, send)
+    # Until the connection has ended, which is told after the answer was: uvicorn logs an error if we leave earlier.
+    ends = 0
+    while ends < 2:
+        ends += (await receive())["type"] == "websocket.disconnect"
 
 
 def _line(error: Mapping[str, object]) -> str:

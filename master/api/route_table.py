@@ -42,10 +42,12 @@ class RouteTable:
     What is no API route (WebSockets, mounted applications) is left to a router of its own, which walks.
     """
 
-    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+    def __init__(self, routes: Iterable[BaseRoute], no_socket: ASGIApp) -> None:
+        """`no_socket` answers WebSockets without a route."""
         self._root = _Node()
         others = [route for route in routes if not self._add(route)]
-        self._others: ASGIApp = Router(others, redirect_slashes=False)
+        self._no_socket = no_socket
+        self._others = Router(others, redirect_slashes=False, default=self._unknown)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -64,6 +66,10 @@ class RouteTable:
         if methods:
             raise HTTPException(405, headers={"Allow": ", ".join(sorted(methods))})
         await self._others(scope, receive, send)
+
+    async def _unknown(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._no_socket if scope["type"] == "websocket" else self._others.not_found
+        await answer(scope, receive, send)
 
     def _add(self, route: BaseRoute) -> bool:
         """False for what has no place in a table."""

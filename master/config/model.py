@@ -113,7 +113,9 @@ class MasterConfig(Section):
         NoEffect("let a proxy before the master add the headers that pages of other sites need"),
     ] = False
     """Whether pages of other sites may call the API."""
-    feature_switches: Items[str] = ()
+    feature_switches: Annotated[
+        Items[str], NoEffect("there is nothing to switch on yet; clients are told them")
+    ] = ()
     """Reported to clients as they are."""
     reserved_ports: Items[Port] = ()
     """Never handed to tasks."""

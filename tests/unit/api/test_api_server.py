@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,9 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 import uvicorn
+import websockets.asyncio.client as sockets
 from pydantic import SecretStr
+from websockets.exceptions import InvalidStatus
 
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
@@ -86,6 +89,21 @@ async def test_an_agent_with_another_token_is_refused(world: ApiWorld) -> None:
         with pytest.raises(PermissionDenied, match="check the join token"):
             await agent.dial()
     assert (await world.ok("GET", "/api/v1/agents"))["agents"] == []
+
+
+@pytest.mark.parametrize("path", ["/stream", "/proxy/a.1/?x=1"])
+async def test_a_websocket_that_is_not_there_yet_is_refused_in_words(
+    world: ApiWorld, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(world) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            await sockets.connect(server.url.replace("http:", "ws:") + path, proxy=None)
+        with pytest.raises(InvalidStatus, match="403"):
+            await sockets.connect(server.url.replace("http:", "ws:") + "/elsewhere", proxy=None)
+    answer = refused.value.response
+    said = f"WebSocket {path.partition('?')[0]} is not implemented in this version of Windlass"
+    assert (answer.status_code, json.loads(answer.body)["message"]) == (501, said)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_stopping_the_server_answers_who_waits(world: ApiWorld) -> None:

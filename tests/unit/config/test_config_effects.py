@@ -194,7 +194,6 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "connections.unauthenticated": "master:unauthenticated",
         "connections.unauthenticated_per_address": "master:unauthenticated_per_address",
         "max_lost_runs": "master/experiments:max_lost_runs",
-        "feature_switches": "master/api:feature_switches",
         "reserved_ports": "master:reserved_ports",
         "prices.discount": "provisioner:discount",
         "prices.refresh": "master/app.py:refresh",

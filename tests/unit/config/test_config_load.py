@@ -435,6 +435,7 @@ def test_two_pools_may_fall_back_to_each_other(tmp_path: Path) -> None:
 def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     text = """
     observability: {enable_prometheus: true}
+    feature_switches: [streaming_updates]
     enable_cors: null
     security: {ssh: {key_type: ED25519}}
     task_container_defaults: {work_dir: /w, image: x}
@@ -445,6 +446,7 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     """
     warnings = loaded(tmp_path, text).warnings
     assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
+        "feature_switches",
         "security.ssh",
         "__internal.audit_logging_enabled",
         "resource_pools[0].task_container_defaults.nccl_port_range",

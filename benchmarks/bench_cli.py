@@ -1,6 +1,6 @@
 """What commands that only look cost of CPU: programs of their own, as a shell starts them.
 
-    python benchmarks/bench_cli.py [--rounds 15]
+    python -m benchmarks.bench_cli [--rounds 15]
 
 User and system time of `det experiment list` against a scripted master on this machine, and of `det --help`. Goals
 (medians): 0.3 s and 0.2 s.
@@ -8,13 +8,14 @@ User and system time of `det experiment list` against a scripted master on this 
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from benchmarks.arguments import arguments, exit_code, sized
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit" / "client")]
@@ -34,8 +35,8 @@ def cpu_s(words: tuple[str, ...]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=15)
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=sized(15, 1))
     rounds = parser.parse_args().rounds
     missed = False
     with tempfile.TemporaryDirectory() as home:
@@ -52,7 +53,7 @@ def main() -> int:
             missed |= median > goal
             print(f"det {' '.join(words):16} {median:.3f} s (least {min(took):.3f}), goal {goal} s")
         master.close()
-    return 1 if missed else 0
+    return exit_code(not missed)
 
 
 if __name__ == "__main__":

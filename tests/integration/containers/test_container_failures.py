@@ -226,7 +226,8 @@ def test_more_memory_than_allowed_is_one_sentence(
         det, tmp_path, entrypoint=eats, resources={"limits": {"memory": "64MiB"}}
     )
     assert told(det, cluster, experiment) == [
-        "allocation failed: the task was killed because it used more memory than its limit of 0.06 GiB"
+        "allocation failed: the task was killed because it used more memory than its limit of 0.06 GiB "
+        "(exit code 137)"
     ]
 
 

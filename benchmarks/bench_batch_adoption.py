@@ -24,9 +24,9 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.core.scheduler import decide
 from master.store.lease_repository import LeaseRepository
-from provisioner.providers.batch.base import JobPhase
-from provisioner.providers.batch.job_files import JobFiles, Shape
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import JobPhase
+from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.types import PoolAvailability
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, Granted, LossKind, Lost, RestoreRecord

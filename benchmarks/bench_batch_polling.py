@@ -28,16 +28,16 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.bench_batch_adoption import Host, leases, memory_disk
 from benchmarks.calibration import print_calibration
 from master.store.lease_repository import LeaseRepository
+from provisioner.batch.commands import Done
+from provisioner.batch.disks import LocalDisk
+from provisioner.batch.job_files import JobFiles
+from provisioner.batch.slurm.rest.client import RestClient
+from provisioner.batch.slurm.rest.system import RestSystem
+from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.providers.base import LaunchIntent
-from provisioner.providers.batch.commands import Done
-from provisioner.providers.batch.disks import LocalDisk
-from provisioner.providers.batch.job_files import JobFiles
-from provisioner.providers.batch.pilot_book import PilotBook
-from provisioner.providers.batch.pilot_offers import PilotOptions
-from provisioner.providers.batch.pilots import PilotProvider
-from provisioner.providers.batch.slurm.rest.client import RestClient
-from provisioner.providers.batch.slurm.rest.system import RestSystem
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.providers.pilots.book import PilotBook
+from provisioner.providers.pilots.offers import PilotOptions
+from provisioner.providers.pilots.provider import PilotProvider
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.slurm_commands import FakeSlurm, Job

@@ -12,8 +12,8 @@ from master.config.batch import BatchKeys
 from master.config.pools import pilot_side
 from master.core.fall_back import Rule
 from master.pilot_pools import FOLDER as PILOTS
-from provisioner.providers.batch.pilot_book import PilotBook
-from provisioner.providers.batch.pilot_offers import MARGIN_S, STAGGER, WALLTIME_S
+from provisioner.providers.pilots.book import PilotBook
+from provisioner.providers.pilots.offers import MARGIN_S, STAGGER, WALLTIME_S
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
 

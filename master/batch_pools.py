@@ -17,18 +17,18 @@ from master.config import ResolvedPool
 from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.config.slurm_api import SlurmApiSection
 from master.data_folder import TLS
-from provisioner.providers.batch.base import BatchSystem
-from provisioner.providers.batch.commands import Commands, LocalCommands, command_environment
-from provisioner.providers.batch.disks import Disk, LocalDisk
-from provisioner.providers.batch.impersonation import SiteUsers, Sudo, UserCommands, UserDisk
-from provisioner.providers.batch.job_files import JobFiles, Leased
-from provisioner.providers.batch.pbs.system import PbsSystem
-from provisioner.providers.batch.pipes import LocalPipes, Pipes
-from provisioner.providers.batch.slurm.pyslurm.process import PyslurmProcess
-from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
-from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
-from provisioner.providers.batch.slurm.rest.ways import rest_system, user_system
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import BatchSystem
+from provisioner.batch.commands import Commands, LocalCommands, command_environment
+from provisioner.batch.disks import Disk, LocalDisk
+from provisioner.batch.impersonation import SiteUsers, Sudo, UserCommands, UserDisk
+from provisioner.batch.job_files import JobFiles, Leased
+from provisioner.batch.pbs.system import PbsSystem
+from provisioner.batch.pipes import LocalPipes, Pipes
+from provisioner.batch.slurm.pyslurm.process import PyslurmProcess
+from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
+from provisioner.batch.slurm.rest.submission import problems as rest_problems
+from provisioner.batch.slurm.rest.ways import rest_system, user_system
+from provisioner.batch.slurm.system import SlurmSystem
 from rm_backends.batch.shapes import DispatchOptions, nothing_refused
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
@@ -137,8 +137,8 @@ def _over_ssh(
     kind: str, ssh: SshSection, api: SlurmApiSection | None, path: str, libraries: str
 ) -> Site:
     try:  # paramiko is an extra
-        from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
-        from provisioner.providers.batch.ssh_pipes import SshPipes
+        from provisioner.batch.ssh import LoginNode, SftpDisk, SshCommands
+        from provisioner.batch.ssh_pipes import SshPipes
         from windlass.install.ssh import Access
     except ModuleNotFoundError as error:
         problem = f"resource_pools: ssh needs {error.name}: pip install 'windlass-cluster[ssh]'"

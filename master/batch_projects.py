@@ -11,7 +11,7 @@ from sqlalchemy import select
 from master.config import ResolvedPool
 from master.store import tables
 from master.store.store import Store
-from provisioner.providers.batch.dialects import DIALECTS
+from provisioner.batch.dialects import DIALECTS
 from rm_backends.batch.leases import Lease
 
 LABEL = "label"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from master.batch_pools import Site, site_of
 from master.config import ResolvedPool
 from master.pilot_pools import batch_sections, pilots_of
-from provisioner.providers.batch.base import DISPATCHED, PILOTS, job_prefix
-from provisioner.providers.batch.shared_site import SharedSite
+from provisioner.batch.base import DISPATCHED, PILOTS, job_prefix
+from provisioner.batch.shared_site import SharedSite
 from windlass.base.clock import Clock
 
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from agent_bootstrap.agent.identity import shown
 from agent_bootstrap.container_options import OsUser
-from provisioner.providers.batch.base import JobRefused, NoAnswer, Site
-from provisioner.providers.batch.impersonation import SiteUsers
+from provisioner.batch.base import JobRefused, NoAnswer, Site
+from provisioner.batch.impersonation import SiteUsers
 from rm_backends.base import NO_BATCH, BatchOptions
 from rm_backends.batch.shapes import DispatchOptions
 from windlass.base.clock import Clock

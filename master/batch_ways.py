@@ -13,7 +13,7 @@ from master.batch_pools import site_of
 from master.config import MasterConfig
 from master.config.batch import BatchSection
 from master.pilot_pools import batch_sections
-from provisioner.providers.batch.far_ends import RelayKeeper
+from provisioner.batch.far_ends import RelayKeeper
 
 
 def relay_keepers(

@@ -9,12 +9,12 @@ from pathlib import Path
 from master.batch_pools import Site, files_of
 from master.config import ResolvedPool
 from master.config.batch import BatchKeys, BatchSection, SlurmSection
+from provisioner.batch.disks import Disk
 from provisioner.ports import PilotHost
 from provisioner.providers.base import Provider
-from provisioner.providers.batch.disks import Disk
-from provisioner.providers.batch.pilot_book import Pilot, PilotBook
-from provisioner.providers.batch.pilot_offers import PilotOptions
-from provisioner.providers.batch.pilots import PilotProvider
+from provisioner.providers.pilots.book import Pilot, PilotBook
+from provisioner.providers.pilots.offers import PilotOptions
+from provisioner.providers.pilots.provider import PilotProvider
 from windlass.base.clock import Clock
 
 FOLDER = "pilots"

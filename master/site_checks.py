@@ -12,9 +12,9 @@ from master.config import MasterConfig
 from master.config.batch import BatchSection
 from master.config.batch_manager import BatchResourceManager
 from master.pilot_pools import batch_sections
-from provisioner.providers.batch.base import DISPATCHED, NoAnswer
-from provisioner.providers.batch.slurm.pyslurm.process import NotUsable
-from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
+from provisioner.batch.base import DISPATCHED, NoAnswer
+from provisioner.batch.slurm.pyslurm.process import NotUsable
+from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from windlass.base.checks import Check, Status
 
 NAME = "slurmrestd"

@@ -18,7 +18,7 @@ from master.batch_pools import site_of
 from master.config import MasterConfig
 from master.config.batch_manager import BatchResourceManager
 from master.config.partitions import Partition
-from provisioner.providers.batch.base import NoAnswer, Site
+from provisioner.batch.base import NoAnswer, Site
 from windlass.base.errors import InvalidState
 from windlass.base.files import write_atomic
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from provisioner.providers.batch.slurm.text import named
+from provisioner.batch.slurm.text import named
 from tests.pbs import Pbs, running_pbs
 from tests.slurm import Slurm, require_slurm, running_slurm
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from provisioner.providers.batch.ssh import LoginNode
+from provisioner.batch.ssh import LoginNode
 from tests.agent_home import AgentHome
 from tests.real_cluster import WINDLASS, eventually, free_port
 from windlass.install.hosts import parse_host

@@ -41,9 +41,9 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.bake_records import BakeRecord
+from provisioner.batch.base import ForeignJob
 from provisioner.offer_views import OfferView
 from provisioner.preview import Preview
-from provisioner.providers.batch.base import ForeignJob
 from provisioner.tally import Tally
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from master.config.durations import PositiveDuration
 from master.config.slurm_api import SlurmApiSection, require_many_users, require_slurm
 from master.core.expconf.schema import Items, Number, Positive, Section
-from provisioner.providers.batch.dialects import DIALECTS, Dialect
-from provisioner.providers.batch.slurm.rest.submission import problems as rest_problems
+from provisioner.batch.dialects import DIALECTS, Dialect
+from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.sizes import Size

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import field_validator, model_validator
 
 from master.core.expconf.schema import Items, Section
-from provisioner.providers.batch.slurm.rest.ways import INETD, UNIX, Api
+from provisioner.batch.slurm.rest.ways import INETD, UNIX, Api
 
 PYSLURM = "pyslurm:"
 

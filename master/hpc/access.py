@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from master.hpc.facts import Account
 from master.hpc.limits import OF_ACCOUNTS, limits_in_words
-from provisioner.providers.batch.pbs.text import Record
-from provisioner.providers.batch.slurm.text import records
+from provisioner.batch.pbs.text import Record
+from provisioner.batch.slurm.text import records
 
 ASSOCIATIONS = ("account", "partition", "qos", *OF_ACCOUNTS)
 """Fields of `sacctmgr show assoc`, in this order."""

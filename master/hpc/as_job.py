@@ -20,15 +20,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from master.hpc.gather import batch_system
 from master.hpc.place import Place
 from master.hpc.plan import Plan
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     SCRIPT_NAME,
     BatchSystem,
     JobPhase,
     JobReport,
     JobSpec,
 )
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.disks import LocalDisk
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.disks import LocalDisk
 from windlass.base.durations import format_duration
 from windlass.base.errors import BatchSystemError, Conflict, InvalidArgument
 

@@ -14,7 +14,7 @@ from master.hpc.plan import Plan, plan_of
 from master.hpc.private import answers
 from master.hpc.probe import probe, probe_findings
 from master.site_checks import site_checks
-from provisioner.providers.batch.commands import LocalCommands
+from provisioner.batch.commands import LocalCommands
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
 

@@ -11,7 +11,7 @@ from master.hpc import jobs
 from master.hpc.as_job import end_all, read_leg
 from master.hpc.place import Place, known_place
 from master.hpc.private import require_here
-from provisioner.providers.batch.base import BatchSystem, NoAnswer
+from provisioner.batch.base import BatchSystem, NoAnswer
 from windlass.base.plurals import counted
 from windlass.deploy.local.cluster import LocalCluster
 from windlass.deploy.local.folder import ClusterFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provisioner.providers.batch.base import Site
+from provisioner.batch.base import Site
 
 NETWORK = frozenset(
     {

@@ -22,12 +22,12 @@ from master.hpc.access import ASSOCIATIONS, accounts_of, closed_partitions, clos
 from master.hpc.facts import Account, Facts, Folder
 from master.hpc.file_systems import look_at
 from master.hpc.limits import OF_QOS, limits_of_qos
-from provisioner.providers.batch.base import BatchSystem, NoAnswer, Site
-from provisioner.providers.batch.commands import PLACES, Commands, LocalCommands
-from provisioner.providers.batch.pbs.system import PbsSystem
-from provisioner.providers.batch.pbs.text import NODES, QUEUES, Record, documents
-from provisioner.providers.batch.slurm.system import SlurmSystem
-from provisioner.providers.batch.slurm.text import records
+from provisioner.batch.base import BatchSystem, NoAnswer, Site
+from provisioner.batch.commands import PLACES, Commands, LocalCommands
+from provisioner.batch.pbs.system import PbsSystem
+from provisioner.batch.pbs.text import NODES, QUEUES, Record, documents
+from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.batch.slurm.text import records
 
 SYSTEMS = {"slurm": "sbatch", "pbs": "qsub"}
 """By the command that submits. Slurm may have a qsub beside its own: it comes first."""

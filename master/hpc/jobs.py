@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from master.hpc.gather import batch_system
 from master.hpc.place import Running
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     DISPATCHED,
     PILOTS,
     BatchSystem,
@@ -16,7 +16,7 @@ from provisioner.providers.batch.base import (
     JobReport,
     job_prefix,
 )
-from provisioner.providers.batch.commands import LocalCommands
+from provisioner.batch.commands import LocalCommands
 from windlass.base.errors import BatchSystemError
 
 END_LIMIT_S = 60.0

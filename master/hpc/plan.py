@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from master.hpc.facts import Account, Facts, Folder
-from provisioner.providers.batch.base import Queue
+from provisioner.batch.base import Queue
 
 USUAL_WALLTIME_S = 4 * 3600.0
 """Where a queue has no time limit of its own by default: long enough for work, short enough to start soon."""

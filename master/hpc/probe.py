@@ -20,7 +20,7 @@ from agent_bootstrap.channels.streams import connected
 from agent_bootstrap.channels.tickets import NOTICE
 from master.batch_keys import ALL_CHANNELS
 from master.hpc.plan import Plan, PlannedPool
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     SCRIPT_NAME,
     BatchSystem,
     JobPhase,
@@ -29,9 +29,9 @@ from provisioner.providers.batch.base import (
     JobSpec,
     NoAnswer,
 )
-from provisioner.providers.batch.disks import LocalDisk
-from provisioner.providers.batch.far_ends import RelayKeeper
-from provisioner.providers.batch.pipes import LocalPipes
+from provisioner.batch.disks import LocalDisk
+from provisioner.batch.far_ends import RelayKeeper
+from provisioner.batch.pipes import LocalPipes
 from windlass.base.checks import Check, Status
 from windlass.base.errors import BatchSystemError
 from windlass.base.packages import VERSION

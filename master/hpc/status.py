@@ -12,7 +12,7 @@ from master.hpc.as_job import legs, read_leg
 from master.hpc.place import Place, Running, known_place
 from master.hpc.private import answers, command, service_of
 from master.hpc.up import ssh_line
-from provisioner.providers.batch.base import JobReport, NoAnswer
+from provisioner.batch.base import JobReport, NoAnswer
 from windlass.base.errors import Conflict
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.services import MASTER, Condition

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     DISPATCHED,
     BatchSystem,
     ForeignJob,
@@ -28,10 +28,10 @@ from provisioner.providers.batch.base import (
     bad_ends_count_before,
     job_prefix,
 )
-from provisioner.providers.batch.collector import Collector
-from provisioner.providers.batch.impersonation import SiteUsers
-from provisioner.providers.batch.job_files import JobFiles, OwnRecord
-from provisioner.providers.batch.stages import JOIN_S
+from provisioner.batch.collector import Collector
+from provisioner.batch.impersonation import SiteUsers
+from provisioner.batch.job_files import JobFiles, OwnRecord
+from provisioner.batch.stages import JOIN_S
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life

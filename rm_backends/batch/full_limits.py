@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.job_files import Shape
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from provisioner.providers.batch.base import EndCause
-from provisioner.providers.batch.job_files import JobFiles
+from provisioner.batch.base import EndCause
+from provisioner.batch.job_files import JobFiles
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.ports import LeaseStore

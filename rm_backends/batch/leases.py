@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from master.core.reasons import Reason, ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     ARRIVAL_S,
     PROOF_S,
     SURE_S,
@@ -33,9 +33,9 @@ from provisioner.providers.batch.base import (
     NoAnswer,
     end_words,
 )
-from provisioner.providers.batch.dialects import DIALECTS
-from provisioner.providers.batch.job_files import OwnRecord, Shape
-from provisioner.providers.batch.stages import begun, pending, utc
+from provisioner.batch.dialects import DIALECTS
+from provisioner.batch.job_files import OwnRecord, Shape
+from provisioner.batch.stages import begun, pending, utc
 from rm_backends.base import LossKind
 
 Limited: TypeAlias = tuple[str, tuple[str, ...], str]

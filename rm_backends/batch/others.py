@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provisioner.providers.batch.base import BatchSystem, ForeignJob, NoAnswer
+from provisioner.batch.base import BatchSystem, ForeignJob, NoAnswer
 from windlass.base.clock import Clock
 
 KEPT_S = 60.0

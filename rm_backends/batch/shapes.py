@@ -9,9 +9,9 @@ from datetime import timedelta
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from master.core.scheduler.explain import count
 from master.core.scheduler.types import DEFAULT_PRIORITY
-from provisioner.providers.batch.base import Queue
-from provisioner.providers.batch.dialects import DIALECTS, Dialect
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.base import Queue
+from provisioner.batch.dialects import DIALECTS, Dialect
+from provisioner.batch.job_files import Shape
 from rm_backends.base import AllocationRequest
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from provisioner.providers.batch.base import JobPhase, NoAnswer
+from provisioner.batch.base import JobPhase, NoAnswer
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.users import UserSystems
 

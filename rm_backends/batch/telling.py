@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason, ReasonKind
-from provisioner.providers.batch.base import JobPhase, Queue
-from provisioner.providers.batch.job_files import Shape
-from provisioner.providers.batch.stages import utc
+from provisioner.batch.base import JobPhase, Queue
+from provisioner.batch.job_files import Shape
+from provisioner.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     BatchSystem,
     JobRefused,
     JobReport,
     NoAnswer,
 )
-from provisioner.providers.batch.impersonation import SiteUsers
+from provisioner.batch.impersonation import SiteUsers
 from rm_backends.base import AllocationRequest
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     EndCause,
     ForeignJob,
     JobPhase,
@@ -19,9 +19,9 @@ from provisioner.providers.batch.base import (
     Queue,
     Site,
 )
-from provisioner.providers.batch.disks import Disk, LocalDisk
-from provisioner.providers.batch.impersonation import SiteUsers
-from provisioner.providers.batch.job_files import JobFiles
+from provisioner.batch.disks import Disk, LocalDisk
+from provisioner.batch.impersonation import SiteUsers
+from provisioner.batch.job_files import JobFiles
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher

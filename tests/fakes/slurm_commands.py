@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, Done
 
 DOWN = "Unable to contact slurm controller (connect failure)\n"
 LIMIT = (

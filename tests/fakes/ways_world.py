@@ -19,9 +19,9 @@ from agent_bootstrap.channels.asked import Asked
 from agent_bootstrap.channels.streams import Direct, Way, connected
 from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
-from provisioner.providers.batch.far_ends import RelayKeeper
-from provisioner.providers.batch.pipes import LocalPipes, Pipes
-from provisioner.providers.batch.ssh_pipes import SshPipes
+from provisioner.batch.far_ends import RelayKeeper
+from provisioner.batch.pipes import LocalPipes, Pipes
+from provisioner.batch.ssh_pipes import SshPipes
 from tests.sshd import login_node
 
 LIMIT_S = 30.0

@@ -30,7 +30,7 @@ from master.core.visibility import Visibility
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
-from provisioner.providers.batch.base import ForeignJob
+from provisioner.batch.base import ForeignJob
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["job queue"])

@@ -19,7 +19,7 @@ from master.jobs.explain import Explanation, HoldingRun, WaitingRun
 from master.jobs.ports import JobFacts
 from master.jobs.queue import UNKNOWN_AHEAD, QueuedJob
 from master.jobs.statistics import QueueStatistics
-from provisioner.providers.batch.base import ForeignJob
+from provisioner.batch.base import ForeignJob
 from rm_backends.base import FellBack
 
 

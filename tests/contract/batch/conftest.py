@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from provisioner.providers.batch.commands import Commands
-from provisioner.providers.batch.ssh import SshCommands
+from provisioner.batch.commands import Commands
+from provisioner.batch.ssh import SshCommands
 from tests.contract.batch.sites import (
     BatchSite,
     live_pbs_site,

@@ -10,12 +10,12 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
-from provisioner.providers.batch.commands import Commands, LocalCommands
-from provisioner.providers.batch.pbs.system import PbsSystem
-from provisioner.providers.batch.shared_site import SharedSite
-from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
+from provisioner.batch.commands import Commands, LocalCommands
+from provisioner.batch.pbs.system import PbsSystem
+from provisioner.batch.shared_site import SharedSite
+from provisioner.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.slurm.system import SlurmSystem
 from tests.pbs import Pbs, live_queue
 from tests.slurm import Slurm
 from tests.slurmrestd import Slurmrestd, inetd_program

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     EndCause,
     JobPhase,
     JobRefused,
@@ -18,7 +18,7 @@ from provisioner.providers.batch.base import (
     task_id,
     task_name,
 )
-from provisioner.providers.batch.script import job_script
+from provisioner.batch.script import job_script
 from tests.contract.batch.sites import BatchSite, is_over, until
 from tests.real_cluster import eventually
 

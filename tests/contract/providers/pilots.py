@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.batch.commands import Commands
+from provisioner.batch.disks import LocalDisk
+from provisioner.batch.job_files import JobFiles
+from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.providers.base import Accepted, Api, LaunchIntent, LaunchResult
-from provisioner.providers.batch.commands import Commands
-from provisioner.providers.batch.disks import LocalDisk
-from provisioner.providers.batch.job_files import JobFiles
-from provisioner.providers.batch.pilot_book import PilotBook
-from provisioner.providers.batch.pilot_offers import PilotOptions
-from provisioner.providers.batch.pilots import PilotProvider
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.providers.pilots.book import PilotBook
+from provisioner.providers.pilots.offers import PilotOptions
+from provisioner.providers.pilots.provider import PilotProvider
 from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from tests.contract.providers.base import POOL, ProviderCase, delivered

@@ -14,9 +14,9 @@ from threading import Thread
 import paramiko
 import pytest
 
-from provisioner.providers.batch.base import NoAnswer
-from provisioner.providers.batch.commands import Done
-from provisioner.providers.batch.ssh import LoginNode, SftpDisk, SshCommands
+from provisioner.batch.base import NoAnswer
+from provisioner.batch.commands import Done
+from provisioner.batch.ssh import LoginNode, SftpDisk, SshCommands
 from tests.real_cluster import eventually
 from tests.sshd import MISSING, SSHD, Login, Sshd, login_node, make_key
 from windlass.install.hosts import parse_host
@@ -121,7 +121,7 @@ def test_a_connection_that_falls_silent_is_given_up_and_made_again(
     login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a firewall that forgot it: TCP itself would notice after a quarter of an hour."""
-    monkeypatch.setattr("provisioner.providers.batch.ssh._GRACE_S", -59.0)
+    monkeypatch.setattr("provisioner.batch.ssh._GRACE_S", -59.0)
     node = login.node()
     run, disk = SshCommands(node).run, SftpDisk(node)
 

@@ -18,11 +18,11 @@ from tempfile import TemporaryDirectory
 import httpx2
 import pytest
 
-from provisioner.providers.batch.base import EndCause, JobSpec, NoAnswer
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.slurm.rest.client import RestClient
-from provisioner.providers.batch.slurm.rest.system import RestSystem
-from provisioner.providers.batch.slurm.rest.ways import USER, Api, rest_system, user_system
+from provisioner.batch.base import EndCause, JobSpec, NoAnswer
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.slurm.rest.client import RestClient
+from provisioner.batch.slurm.rest.system import RestSystem
+from provisioner.batch.slurm.rest.ways import USER, Api, rest_system, user_system
 from tests.contract.batch.sites import is_over, until
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually

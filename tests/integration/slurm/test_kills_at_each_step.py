@@ -6,7 +6,7 @@ commands of Slurm and the Python of jobs stop where the test says, and go on whe
 Elsewhere, also for real: the master while jobs run and pend, and with tasks and jobs that ended meanwhile
 (test_dispatch.py, pilots/test_pilots_on_a_site.py, and for jobs of their users test_two_users.py); agent, host and srun
 of jobs that run (the first two). At every commit and call, in memory: tests/unit/rm_backends/test_rm_dispatch_kills.py,
-tests/unit/provisioner/test_pilots_kill_nine.py.
+tests/unit/provisioner/pilots/test_pilots_kill_nine.py.
 """
 
 from __future__ import annotations

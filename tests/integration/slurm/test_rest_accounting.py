@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from provisioner.providers.batch.base import EndCause, JobReport, JobSpec
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.slurm.rest.client import RestClient
-from provisioner.providers.batch.slurm.rest.system import RestSystem
-from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import EndCause, JobReport, JobSpec
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.slurm.rest.client import RestClient
+from provisioner.batch.slurm.rest.system import RestSystem
+from provisioner.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.slurm.system import SlurmSystem
 from tests.real_cluster import eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 from tests.slurm_accounting import ACCOUNT

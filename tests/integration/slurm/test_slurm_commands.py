@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.batch.base import JobRefused, NoAnswer
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import JobRefused, NoAnswer
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.slurm.system import SlurmSystem
 from tests.contract.batch.sites import is_over, slurm_site, until
 from tests.slurm import Slurm
 
@@ -38,7 +38,7 @@ def test_more_than_a_node_has_is_refused(slurm: Slurm, tmp_path: Path) -> None:
 def test_without_its_commands_nothing_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provisioner.providers.batch.commands.PLACES", "")
+    monkeypatch.setattr("provisioner.batch.commands.PLACES", "")
     system = SlurmSystem(LocalCommands(environ={"PATH": str(tmp_path)}))
     with pytest.raises(NoAnswer, match="squeue cannot be run"):
         asyncio.run(system.poll(["x"]))

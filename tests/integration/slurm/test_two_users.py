@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.providers.batch.base import NoAnswer
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.base import NoAnswer
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.slurm.rest.ways import Api, rest_system
 from tests.gated_trial import MODEL
 from tests.integration.slurm.test_dispatch import Gates, config
 from tests.jails import open_way_to

@@ -11,9 +11,9 @@ import pytest
 from agent_bootstrap.channels import mux
 from agent_bootstrap.channels.mux import HEAD, Kind, Mux
 from agent_bootstrap.channels.streams import Stream
-from provisioner.providers.batch import far_ends, pipes
-from provisioner.providers.batch.far_ends import RelayKeeper
-from provisioner.providers.batch.pipes import LocalPipes, Pipe
+from provisioner.batch import far_ends, pipes
+from provisioner.batch.far_ends import RelayKeeper
+from provisioner.batch.pipes import LocalPipes, Pipe
 
 LIMIT_S = 30
 

@@ -10,8 +10,8 @@ from master.batch_projects import JobProjects
 from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
-from provisioner.providers.batch.base import EndCause, ForeignJob, JobPhase
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.base import EndCause, ForeignJob, JobPhase
+from provisioner.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState
 from tests.fakes.api_world import SINGLE, ApiWorld
 

@@ -14,7 +14,7 @@ from master.batch_pools import dispatch_options, files_of
 from master.config import MasterConfig, ResolvedPool, load, masked
 from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.config.partitions import Partition
-from provisioner.providers.batch.disks import LocalDisk
+from provisioner.batch.disks import LocalDisk
 from rm_backends.auto_modes import PilotSide
 from windlass.base.errors import InvalidConfig
 

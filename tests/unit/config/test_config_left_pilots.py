@@ -10,7 +10,7 @@ import pytest
 from master.agent_pools import all_options
 from master.config import load
 from master.config.pools import pilot_side
-from provisioner.providers.batch.pilot_book import Pilot, PilotBook
+from provisioner.providers.pilots.book import Pilot, PilotBook
 from tests.fakes.fleet_world import an_intent, an_offer
 
 

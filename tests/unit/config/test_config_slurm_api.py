@@ -12,8 +12,8 @@ import yaml
 from master.batch_pools import dispatch_options, site_of
 from master.config import MasterConfig, load
 from master.site_checks import site_checks
-from provisioner.providers.batch.slurm.pyslurm.system import PyslurmSystem
-from provisioner.providers.batch.slurm.rest.system import RestSystem
+from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
+from provisioner.batch.slurm.rest.system import RestSystem
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig
 

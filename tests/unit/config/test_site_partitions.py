@@ -11,7 +11,7 @@ import pytest
 
 from master.config import MasterConfig
 from master.site_partitions import FILE, partition_memory, with_site_partitions
-from provisioner.providers.batch.base import Queue, Site
+from provisioner.batch.base import Queue, Site
 from windlass.base.errors import InvalidState
 
 PARTITION = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from master.hpc.facts import Facts, Folder
-from provisioner.providers.batch.base import Queue, Site
+from provisioner.batch.base import Queue, Site
 
 HOME = Folder(path="/home/me/windlass", origin="$HOME", file_system="nfs4", free_bytes=10**12)
 DISK = Folder(

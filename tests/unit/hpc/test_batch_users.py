@@ -9,11 +9,11 @@ import pytest
 
 from agent_bootstrap.container_options import OsUser
 from master.batch_users import BatchUsers
-from provisioner.providers.batch.base import NoAnswer
-from provisioner.providers.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
-from provisioner.providers.batch.disks import LocalDisk
-from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.base import NoAnswer
+from provisioner.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
+from provisioner.batch.disks import LocalDisk
+from provisioner.batch.impersonation import SiteUsers, UserRefused
+from provisioner.batch.slurm.system import SlurmSystem
 from rm_backends.base import BatchOptions, JobOptions
 from rm_backends.batch.shapes import DispatchOptions
 from windlass.base.clock import ManualClock

@@ -15,9 +15,9 @@ from master.hpc.gather import Where
 from master.hpc.place import Place, Running
 from master.hpc.plan import Plan, plan_of
 from master.hpc.up import Wishes
-from provisioner.providers.batch.pbs.arguments import qsub_line
-from provisioner.providers.batch.slurm.arguments import sbatch_line
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.pbs.arguments import qsub_line
+from provisioner.batch.slurm.arguments import sbatch_line
+from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
 from windlass.base.errors import Conflict, InvalidArgument
 

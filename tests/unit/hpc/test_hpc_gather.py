@@ -15,7 +15,7 @@ from master.hpc.facts import Account
 from master.hpc.file_systems import look_at, mount_of
 from master.hpc.gather import system_of
 from master.hpc.limits import limits_of_qos
-from provisioner.providers.batch.pbs.text import QUEUES, documents
+from provisioner.batch.pbs.text import QUEUES, documents
 from tests.fakes.slurm_commands import PARTITION
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"

@@ -15,7 +15,7 @@ from master.hpc.facts import Account
 from master.hpc.findings import findings
 from master.hpc.master_yaml import master_yaml
 from master.hpc.plan import Plan, plan_of
-from provisioner.providers.batch.base import Site
+from provisioner.batch.base import Site
 from windlass.base.checks import Check, Status
 
 

@@ -12,7 +12,7 @@ from hpc_world import HOME, facts
 from agent_bootstrap.agent.node_probe import NodeReport
 from master.hpc.plan import Plan, plan_of
 from master.hpc.probe import Probed, probe, probe_findings
-from provisioner.providers.batch.slurm.system import SlurmSystem
+from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
 from windlass.base.checks import Check, Status
 from windlass.base.packages import VERSION

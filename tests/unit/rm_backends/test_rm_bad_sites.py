@@ -17,10 +17,10 @@ import pytest
 
 from agent_bootstrap.protocol import Hello
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import Queue, Site
-from provisioner.providers.batch.dialects import DIALECTS
-from provisioner.providers.batch.script import job_script
-from provisioner.providers.batch.slurm.states import refusal_of
+from provisioner.batch.base import Queue, Site
+from provisioner.batch.dialects import DIALECTS
+from provisioner.batch.script import job_script
+from provisioner.batch.slurm.states import refusal_of
 from rm_backends.agents.joining import Proof, join_refusal
 from rm_backends.base import BatchOptions, JobOptions
 from rm_backends.batch.leases import way_out_of

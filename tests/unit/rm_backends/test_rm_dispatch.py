@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     EndCause,
     ForeignJob,
 )

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     ARRIVAL_S,
     PROOF_S,
     SUBMIT_LIMIT_S,
     EndCause,
     NoAnswer,
 )
-from provisioner.providers.batch.disks import LocalDisk
+from provisioner.batch.disks import LocalDisk
 from rm_backends.base import (
     LossKind,
     Lost,

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     EndCause,
     JobPhase,
     JobReport,
 )
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.job_files import Shape
 from rm_backends.base import (
     LossKind,
     Lost,

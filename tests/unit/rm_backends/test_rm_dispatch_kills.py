@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.providers.batch.base import EndCause
+from provisioner.batch.base import EndCause
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, RestoreRecord, Withdrawn
 from rm_backends.batch.shapes import DispatchOptions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     JobRefused,
     Queue,
 )

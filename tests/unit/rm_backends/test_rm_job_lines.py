@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import EndCause, JobRefused
+from provisioner.batch.base import EndCause, JobRefused
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation

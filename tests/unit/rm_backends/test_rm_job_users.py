@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.container_options import OsUser
-from provisioner.providers.batch.base import (
+from provisioner.batch.base import (
     ForeignJob,
     JobPhase,
     JobRefused,
     JobReport,
     NoAnswer,
 )
-from provisioner.providers.batch.commands import LocalCommands
-from provisioner.providers.batch.disks import LocalDisk
-from provisioner.providers.batch.impersonation import SiteUsers, UserRefused
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.commands import LocalCommands
+from provisioner.batch.disks import LocalDisk
+from provisioner.batch.impersonation import SiteUsers, UserRefused
+from provisioner.batch.job_files import Shape
 from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease

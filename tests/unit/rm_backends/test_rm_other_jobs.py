@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from provisioner.providers.batch.base import BatchSystem, ForeignJob
+from provisioner.batch.base import BatchSystem, ForeignJob
 from rm_backends.batch.others import OtherJobs
 from windlass.base.clock import SystemClock
 

@@ -9,7 +9,7 @@ import pytest
 
 from master.core.fall_back import Rule
 from master.core.reasons import ReasonKind
-from provisioner.providers.batch.base import JobRefused
+from provisioner.batch.base import JobRefused
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Refused, RestoreRecord
 from rm_backends.batch.shapes import DispatchOptions

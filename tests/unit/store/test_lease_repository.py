@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from master.core.reasons import ReasonKind
 from master.store.lease_repository import lease_document, lease_from_document
-from provisioner.providers.batch.base import EndCause, JobPhase
-from provisioner.providers.batch.job_files import Shape
+from provisioner.batch.base import EndCause, JobPhase
+from provisioner.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState
 
 

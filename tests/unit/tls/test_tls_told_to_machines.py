@@ -16,7 +16,7 @@ from master.config.batch import SlurmSection
 from master.data_folder import TLS
 from master.launch_tokens import LaunchTokens
 from master.tls.own_authority import OwnAuthority
-from provisioner.providers.batch.disks import LocalDisk
+from provisioner.batch.disks import LocalDisk
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 
 

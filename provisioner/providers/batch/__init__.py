@@ -1,1 +1,0 @@
-"""Batch systems: whole nodes for a time, granted by a scheduler of the site's."""

@@ -37,7 +37,7 @@ def show(
     """Show where the list prices come from and how old they are, or what one instance type costs."""
     from provisioner.price_book import open_book
     from provisioner.types import Market
-    from windlass.cli.output import print_fields
+    from windlass.cli.output.text import print_fields
 
     try:
         book = open_book(_folder(data_dir))

@@ -107,7 +107,7 @@ def simulate(
     from master.simulation import World, cluster_plan, read_agents, read_outages
     from provisioner.simulator.report import summary
     from provisioner.simulator.trace import read_trace
-    from windlass.cli.output import print_json
+    from windlass.cli.output.text import print_json
 
     if plot_to is not None:
         _require_matplotlib()
@@ -258,7 +258,7 @@ def _lines(one: Summary) -> list[tuple[str, str, float]]:
 
 
 def _print_summaries(summaries: Mapping[str, Summary]) -> None:
-    from windlass.cli.output import print_rows
+    from windlass.cli.output.text import print_rows
 
     columns = [_lines(one) for one in summaries.values()]
     rows: list[Sequence[Any]] = []

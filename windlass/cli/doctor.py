@@ -18,7 +18,7 @@ from windlass.base.checks import CHECKS_GROUP, Check, Status
 from windlass.base.errors import Unauthenticated, WindlassError
 from windlass.base.packages import DISTRIBUTION, shadowed, shadowing_text
 from windlass.cli.main import Settings
-from windlass.cli.output import print_json, print_rows
+from windlass.cli.output.text import print_json, print_rows
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import TokenCache, master_url, open_session
 from windlass.sdk.session import Session

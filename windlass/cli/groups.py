@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from windlass.base.errors import WindlassError
 from windlass.base.packages import DISTRIBUTION, PACKAGES, ShadowedPackage, refuse_shadowed
-from windlass.cli.terminal import for_terminal
+from windlass.cli.output.terminal import for_terminal
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context

@@ -28,50 +28,58 @@ class DetGroup(RootGroup):
     operators = {"simulate": "Show what a master.yaml would cost on a trace of jobs."}  # noqa: RUF012 - as `lazy`
     lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
         "agent": LazyCommand(
-            module="windlass.cli.agent",
+            module="windlass.cli.cluster.agent",
             help="List and drain machines; run an agent.",
             aliases=("a",),
         ),
         "checkpoint": LazyCommand(
-            module="windlass.cli.checkpoint",
+            module="windlass.cli.experiment.checkpoint",
             help="Show, download and delete checkpoints.",
             aliases=("c",),
         ),
         "command": LazyCommand(
-            module="windlass.cli.command", help="Run and control commands.", aliases=("cmd",)
+            module="windlass.cli.job.command", help="Run and control commands.", aliases=("cmd",)
         ),
         "deploy": LazyCommand(
-            module="windlass.cli.deploy", help="Start and stop a cluster.", aliases=("d",)
+            module="windlass.cli.deploy.local", help="Start and stop a cluster.", aliases=("d",)
         ),
         "experiment": LazyCommand(
-            module="windlass.cli.experiment",
+            module="windlass.cli.experiment.commands",
             help="Submit, watch and control experiments.",
             aliases=("e",),
         ),
         "fleet": LazyCommand(
-            module="windlass.cli.fleet", help="Show the machines of elastic pools and their costs."
+            module="windlass.cli.fleet.commands",
+            help="Show the machines of elastic pools and their costs.",
         ),
         "hpc": LazyCommand(
-            module="windlass.cli.hpc", help="Run a private master on a Slurm or PBS cluster."
+            module="windlass.cli.cluster.hpc",
+            help="Run a private master on a Slurm or PBS cluster.",
         ),
-        "job": LazyCommand(module="windlass.cli.job", help="Manage the job queue.", aliases=("j",)),
+        "job": LazyCommand(
+            module="windlass.cli.job.commands", help="Manage the job queue.", aliases=("j",)
+        ),
         "master": LazyCommand(
-            module="windlass.cli.master", help="Show the master; run one.", aliases=("m",)
+            module="windlass.cli.cluster.master", help="Show the master; run one.", aliases=("m",)
         ),
         "resource-pool": LazyCommand(
-            module="windlass.cli.resource_pool", help="List resource pools.", aliases=("rp",)
+            module="windlass.cli.cluster.resource_pool",
+            help="List resource pools.",
+            aliases=("rp",),
         ),
         "slot": LazyCommand(
-            module="windlass.cli.slot",
+            module="windlass.cli.cluster.slot",
             help="List and drain single GPUs and other slots.",
             aliases=("s",),
         ),
-        "task": LazyCommand(module="windlass.cli.task", help="Show the logs of tasks."),
+        "task": LazyCommand(module="windlass.cli.job.task", help="Show the logs of tasks."),
         "trial": LazyCommand(
-            module="windlass.cli.trial", help="Show trials and their logs.", aliases=("t",)
+            module="windlass.cli.experiment.trial",
+            help="Show trials and their logs.",
+            aliases=("t",),
         ),
         "user": LazyCommand(
-            module="windlass.cli.user", help="Log in and out; manage users.", aliases=("u",)
+            module="windlass.cli.cluster.user", help="Log in and out; manage users.", aliases=("u",)
         ),
     }
 

@@ -7,7 +7,7 @@ import os
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.tls.trust import CertificateRefused
 from windlass.cli.main import Settings
-from windlass.cli.output import print_fields, print_json
+from windlass.cli.output.text import print_fields, print_json
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import master_url, open_session
 from windlass.sdk.wire import Json, MasterUnreachable

@@ -16,7 +16,8 @@ from moto.fsx.models import fsx_backends
 from typer.testing import CliRunner, Result
 
 from windlass.base.errors import NotFound, ProviderError
-from windlass.cli import deploy_aws, deploy_gcp
+from windlass.cli.deploy import aws as deploy_aws
+from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud import cluster as cloud_cluster
 from windlass.deploy.cloud.aws_files import with_mount_name

@@ -14,7 +14,7 @@ from moto import mock_aws
 from typer.testing import CliRunner
 
 from windlass.base.errors import ProviderError
-from windlass.cli import deploy_gcp
+from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud.aws_bucket import AwsBucket
 from windlass.deploy.cloud.aws_tagged import aws_tagged

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.fakes.ec2_server import KEYS, UBUNTU_GPU, Ec2Server, ec2_server
-from windlass.cli import deploy_gcp
+from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_preflight import aws_problems

@@ -17,7 +17,7 @@ from client_scripted_master import WAIT_S, Answer, Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from tests.fakes.client_cli import on_a_terminal
-from windlass.cli.command_watch import short_ids
+from windlass.cli.job.command_watch import short_ids
 from windlass.cli.main import app
 
 REPOSITORY = Path(__file__).parents[3]

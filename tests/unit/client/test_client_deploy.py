@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.errors import InvalidArgument
-from windlass.cli import deploy
+from windlass.cli.deploy import local as deploy
 from windlass.cli.main import app
 from windlass.deploy.local.cluster import Agent, LocalCluster, Start, Started
 from windlass.deploy.local.folder import ClusterFolder, folder_of

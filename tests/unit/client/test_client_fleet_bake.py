@@ -47,7 +47,7 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.cli.fleet_bake.POLL_S", 0.0)
+    monkeypatch.setattr("windlass.cli.fleet.bake.POLL_S", 0.0)
 
 
 def det(master: ScriptedMaster, *words: str) -> Result:

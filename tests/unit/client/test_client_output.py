@@ -11,9 +11,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from windlass.cli.main import app
-from windlass.cli.progress import transfer
-from windlass.cli.states import style
-from windlass.cli.times import local_time
+from windlass.cli.output.progress import transfer
+from windlass.cli.output.states import style
+from windlass.cli.output.times import local_time
 from windlass.sdk.session import Session
 
 EXPERIMENTS = [

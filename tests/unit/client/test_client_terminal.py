@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from client_scripted_master import ScriptedMaster, log_in
 
-from windlass.cli.terminal import escaped
+from windlass.cli.output.terminal import escaped
 
 REPOSITORY = Path(__file__).parents[3]
 WAIT_S = 60

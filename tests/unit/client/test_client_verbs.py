@@ -10,7 +10,7 @@ from client_scripted_master import ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli import user as user_commands
+from windlass.cli.cluster import user as user_commands
 from windlass.cli.main import app
 from windlass.sdk.session import hash_password
 from windlass.sdk.wire import Json

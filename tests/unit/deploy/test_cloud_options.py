@@ -12,7 +12,7 @@ import typer
 
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import mark_of
-from windlass.cli.model_options import command_of
+from windlass.cli.deploy.model_options import command_of
 from windlass.deploy.cloud.aws_options import AwsOptions
 from windlass.deploy.cloud.aws_plan import aws_plan
 from windlass.deploy.cloud.aws_types import checked_types

@@ -1,0 +1,193 @@
+"""`det deploy aws`: a cluster on AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from windlass.cli.deploy.cloud import (
+    NO_WAIT,
+    check_new,
+    cloud_group,
+    cluster_of,
+    down,
+    listed,
+    options_from,
+    preflight,
+    show_plan,
+    up,
+    with_password,
+)
+from windlass.cli.deploy.model_options import command_of
+from windlass.cli.output.text import JsonOption, notice, print_json
+from windlass.deploy.cloud.aws_bucket import AwsBucket
+from windlass.deploy.cloud.aws_files import with_mount_name
+from windlass.deploy.cloud.aws_machines import AwsMachines
+from windlass.deploy.cloud.aws_options import AwsOptions
+from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
+from windlass.deploy.cloud.aws_preflight import aws_problems
+from windlass.deploy.cloud.aws_region import region_of
+from windlass.deploy.cloud.aws_tagged import aws_tagged
+from windlass.deploy.cloud.aws_types import checked_types
+from windlass.deploy.cloud.cluster import CloudCluster
+from windlass.deploy.cloud.listing import Tagged
+from windlass.deploy.cloud.machines import Machines, end_all
+from windlass.deploy.cloud.policy import declared
+from windlass.deploy.cloud.rendering import template_of
+from windlass.deploy.cloud.state_bucket import SharedRecords
+from windlass.deploy.cloud.state_folder import folder_of
+
+aws = cloud_group(CLOUD, "Manage a cluster on AWS, by Terraform.")
+
+ClusterIdOption = Annotated[str, typer.Option("--cluster-id", help="Name of the cluster.")]
+RegionOption = Annotated[str | None, typer.Option(help="Region of the cluster.", hidden=True)]
+ProfileOption = Annotated[str | None, typer.Option(help="Profile of AWS's shared files.")]
+StateOption = Annotated[
+    Path | None,
+    typer.Option("--local-state-path", help="Where up keeps the files of clusters."),
+]
+BucketOption = Annotated[
+    str, typer.Option("--tf-state-bucket", help="Bucket that up kept the state in.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "--no-prompt", help="Do not ask.")]
+DeleteDataOption = Annotated[
+    bool, typer.Option("--delete-data", help="Delete experiments, checkpoints and files, too.")
+]
+
+
+def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
+    options = with_mount_name(checked_types(_options(given, "up")))
+    records = _records_of(options)
+    machines, bucket = partial(_machines, options), "--tf-state-bucket"
+    check_new(ctx, options, records, machines, where=options.region, bucket_option=bucket)
+    preflight(ctx, partial(aws_problems, options))
+    options = with_password(options, records)
+    plan = aws_plan(options, declared(CLOUD))
+    secret = (
+        f"aws secretsmanager get-secret-value --secret-id det-{options.cluster_id} "
+        f"--region {options.region} --query SecretString --output text"
+    )
+    wait, before = not ctx.meta.get(NO_WAIT), _ends_machines(options)
+    up(plan, cluster_of(plan, records), secret, wait=wait, before=before)
+
+
+def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
+    if not options.update_terminate_agents:
+        return None
+    machines = _machines(options)
+
+    return lambda: end_all(machines, notice)
+
+
+def _machines(options: AwsOptions) -> Machines:
+    return AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
+
+
+def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
+    options = with_mount_name(checked_types(_options(given, "plan")))
+    plan = aws_plan(options, declared(CLOUD))
+    show_plan(plan, cluster_of(plan, _records_of(options)))
+
+
+def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
+    print_json(aws_iam_policy(_options(given, "iam-policy"), declared(CLOUD)))
+
+
+def _options(given: dict[str, Any], verb: str) -> AwsOptions:
+    given = {**given, "region": given.get("region") or region_of(given.get("profile"))}
+    return options_from(AwsOptions, given, f"aws {verb}")
+
+
+def _records_of(options: AwsOptions) -> SharedRecords | None:
+    folder = folder_of(CLOUD, options.cluster_id, options.local_state_path)
+    bucket = options.tf_state_bucket or folder.bucket
+    return _records(bucket, options.region, options.profile)
+
+
+def _records(bucket: str, region: str | None, profile: str | None) -> SharedRecords | None:
+    """Of the bucket of that name; empty: the state is in a folder."""
+    if not bucket:
+        return None
+    return SharedRecords(AwsBucket(bucket, region=region or "", profile=profile or ""), CLOUD)
+
+
+aws.command("up")(
+    command_of(
+        AwsOptions,
+        _up,
+        "Make a cluster, change it, or go on with one that is half made.",
+    )
+)
+aws.command("plan")(
+    command_of(AwsOptions, _plan, "Show what up with the same options would do, and do nothing.")
+)
+aws.command("iam-policy")(
+    command_of(
+        AwsOptions,
+        _iam_policy,
+        "Print the least that the master's role needs to launch and end machines.",
+        only=("cluster_id", "region", "profile"),
+    )
+)
+
+
+@aws.command("down")
+def down_(
+    cluster_id: ClusterIdOption,
+    region: RegionOption = None,
+    profile: ProfileOption = None,
+    yes: YesOption = False,
+    delete_data: DeleteDataOption = False,
+    local_state_path: StateOption = None,
+    tf_state_bucket: BucketOption = "",
+) -> None:
+    """Remove a cluster: its master, then the machines of pools, then the rest. Data stays, unless you say so."""
+    folder = folder_of(CLOUD, cluster_id, local_state_path)
+    login = profile or str(folder.variables.get("profile") or "")
+    place = region or str(folder.variables.get("region") or "") or region_of(login)
+    records = _records(tf_state_bucket or folder.bucket, place, login)
+    cluster = CloudCluster(folder=folder, say=notice, records=records)
+    known = cluster.known()
+
+    def machines() -> Machines:
+        named = login or str(known.get("profile") or "")
+        return AwsMachines(cluster_id, region=str(known["region"]), profile=named)
+
+    down(cluster, machines, delete_data=delete_data, yes=yes)
+
+
+@aws.command("list")
+def list_(
+    region: Annotated[str | None, typer.Option(help="Look for clusters in this region.")] = None,
+    profile: ProfileOption = None,
+    local_state_path: StateOption = None,
+    tf_state_bucket: BucketOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List clusters: those made from here, those in the bucket of states, and those with our tag in the region."""
+    place = region or region_of(profile)
+
+    def tagged() -> list[Tagged] | None:
+        if place is None:
+            notice("warning: only what was made from here is shown: name a --region to ask AWS")
+            return None
+        return aws_tagged(region=place, profile=profile or "")
+
+    def records() -> SharedRecords | None:
+        return _records(tf_state_bucket, place, profile)
+
+    listed(CLOUD, local_state_path, records, tagged, as_json=as_json)
+
+
+@aws.command("dump-master-config-template")
+def dump_master_config_template(
+    deployment_type: Annotated[
+        str, typer.Option(hidden=True, help="There is one template for all.")
+    ] = "simple-rds",
+) -> None:
+    """Print the template of master.yaml, for --master-config-template-path."""
+    typer.echo(template_of(CLOUD), nl=False)

@@ -1,0 +1,171 @@
+"""`det checkpoint`: look at checkpoints, copy them to this machine, delete them or files of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import CheckpointUuid, ExperimentId
+from windlass.cli.connect import client_for
+from windlass.cli.experiment.copies import ModeOption, QuietOption, TrustHostOption, fetch, show
+from windlass.cli.experiment.show import list_checkpoints
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.output.text import (
+    CsvOption,
+    JsonOption,
+    LimitOption,
+    notice,
+    print_json,
+    see_log,
+)
+from windlass.cli.output.times import UtcOption
+from windlass.sdk.downloads import Mode
+
+app = typer.Typer(
+    cls=AliasedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Show, download and delete checkpoints.",
+)
+
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+Uuids = Annotated[str, typer.Argument(metavar="UUIDS", help="UUIDs, separated by commas.")]
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    best: Annotated[
+        int | None, typer.Option("--best", min=1, help="Show only the best N by the metric.")
+    ] = None,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List the checkpoints of an experiment."""
+    list_checkpoints(ctx, experiment_id, best, limit, as_json, as_csv, utc)
+
+
+@app.command()
+def download(
+    ctx: typer.Context,
+    uuid: CheckpointUuid,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
+    ] = None,
+    quiet: QuietOption = False,
+    mode: ModeOption = Mode.AUTO,
+    trust_host: TrustHostOption = None,
+    as_json: JsonOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """Copy a checkpoint to this machine. Run it again to go on after an interruption."""
+    client = client_for(ctx)
+    checkpoint = client.checkpoint(uuid)
+    target = output_dir or Path("checkpoints") / uuid
+    fetch(client, checkpoint, target, mode, trust_host)
+    if as_json:
+        print_json({"path": str(target), "checkpoint": checkpoint})
+    elif quiet:
+        typer.echo(target)
+    else:
+        show(checkpoint, target)
+
+
+@app.command()
+def describe(
+    ctx: typer.Context, uuid: CheckpointUuid, as_json: JsonOption = False, utc: UtcOption = False
+) -> None:
+    """Show a checkpoint."""
+    checkpoint = client_for(ctx).checkpoint(uuid)
+    if as_json:
+        print_json(checkpoint)
+    else:
+        show(checkpoint, None)
+
+
+@app.command()
+def delete(ctx: typer.Context, uuids: Uuids, yes: YesOption = False) -> None:
+    """Delete checkpoints with all their files."""
+    some = _parsed(uuids)
+    if not yes:
+        typer.confirm(f"Delete {_counted(some)} from storage for good?", abort=True)
+    tasks = client_for(ctx).delete_checkpoints(some)
+    notice(f"Deleting {_counted(some)}{see_log(tasks)}")
+
+
+@app.command()
+def rm(
+    ctx: typer.Context,
+    uuids: Uuids,
+    glob: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--glob",
+            help="Delete files that match; may be repeated. Without it only the list of files is read again.",
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Remove files from checkpoints."""
+    some = _parsed(uuids)
+    if glob and not yes:
+        what = " and ".join(glob)
+        typer.confirm(f"Remove {what} from {_counted(some)} for good?", abort=True)
+    tasks = client_for(ctx).remove_checkpoint_files(some, glob or [])
+    verb = f"Removing {' and '.join(glob)} from" if glob else "Reading the files again of"
+    notice(f"{verb} {_counted(some)}{see_log(tasks)}")
+
+
+@app.command()
+def metadata(
+    ctx: typer.Context,
+    uuid: CheckpointUuid,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Add or change a key; VALUE may be JSON."),
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="KEY", help="Remove a key.")
+    ] = None,
+) -> None:
+    """Show or change the metadata of a checkpoint. The files in storage stay as they are."""
+    client = client_for(ctx)
+    known = dict(client.checkpoint(uuid).get("metadata") or {})
+    if change or remove:
+        for key in remove or ():
+            if key not in known:
+                raise InvalidArgument(f"Checkpoint {uuid} has no metadata {key!r}")
+            del known[key]
+        for pair in change or ():
+            key, equals, value = pair.partition("=")
+            if not key or not equals:
+                raise InvalidArgument(f"--set {pair}: expected KEY=VALUE")
+            known[key] = _value(value)
+        known = client.set_checkpoint_metadata(uuid, known)["metadata"]
+    print_json(known)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _parsed(uuids: str) -> list[str]:
+    found = [uuid.strip() for uuid in uuids.split(",") if uuid.strip()]
+    if not found:
+        raise InvalidArgument("No checkpoint is named: give UUIDs separated by commas")
+    return list(dict.fromkeys(found))
+
+
+def _counted(uuids: list[str]) -> str:
+    return f"checkpoint {uuids[0]}" if len(uuids) == 1 else f"{len(uuids)} checkpoints"

@@ -1,0 +1,245 @@
+"""`det experiment`: submit, wait, steer. Commands that only look are in `show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.base.errors import InvalidArgument, InvalidState
+from windlass.cli.completion import ExperimentId
+from windlass.cli.config_file import naming, read_config
+from windlass.cli.connect import client_for
+from windlass.cli.experiment import settings as experiment_set
+from windlass.cli.experiment import show as experiment_show
+from windlass.cli.experiment.copies import (
+    ModeOption,
+    QuietOption,
+    TrustHostOption,
+    fetch,
+    show,
+    without_metric,
+)
+from windlass.cli.experiment.failures import error_of, print_failure, print_trial_failure
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.job.words import already_ended
+from windlass.cli.output.follow import await_first_trial, await_trial_end, print_logs, wait_for_end
+from windlass.cli.output.progress import upload
+from windlass.cli.output.text import JsonOption, notice, print_json, see_log, state_name
+from windlass.cli.output.times import UtcOption
+from windlass.sdk.client import TERMINAL_STATES, Client, ExperimentAction
+from windlass.sdk.downloads import Mode
+
+app = typer.Typer(
+    cls=AliasedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Submit, watch and control experiments.",
+)
+app.add_typer(experiment_set.app, name="set")
+
+_WARNINGS = {
+    "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
+        "the experiment requests more slots than the cluster has now: it waits for capacity"
+    )
+}
+
+
+@app.command()
+def create(
+    ctx: typer.Context,
+    config_file: Annotated[Path, typer.Argument(help="Experiment configuration (YAML).")],
+    model_dir: Annotated[
+        Path | None, typer.Argument(help="Directory of the model code; may be left out.")
+    ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("-i", "--include", help="Add a file or directory to the model code."),
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="Override a key: searcher.metric=loss")
+    ] = None,
+    template: Annotated[str | None, typer.Option(help="Apply this template.")] = None,
+    project_id: Annotated[
+        int | None, typer.Option("--project_id", "--project-id", help="Put it into this project.")
+    ] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Do not start it yet.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "-f", "--follow-first-trial", help="Print the first trial's log until it ends."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit an experiment. With --follow-first-trial the exit code is 1 if that trial failed."""
+    from windlass.sdk.context_dir import Packed, pack_directory
+
+    if follow and paused:
+        raise InvalidArgument("--follow-first-trial cannot be used with --paused: no trial starts")
+    text = read_config(config_file, config or [])
+    packed = Packed()
+    if model_dir is not None:
+        packed = pack_directory(model_dir, include or [])
+    elif include:
+        raise InvalidArgument("--include needs a MODEL_DIR")
+    for line in packed.notices:
+        notice(line)
+    client = client_for(ctx)
+    with naming(config_file), upload(client.session, "Uploading model code"):
+        answer = client.create_experiment(
+            text, packed.files, activate=not paused, project_id=project_id, template=template
+        )
+    experiment_id = int(answer["experiment"]["id"])
+    for warning in answer.get("warnings") or []:
+        notice(f"warning: {_WARNINGS.get(warning, warning)}")
+    for sentence in answer.get("configWarnings") or []:
+        notice(f"warning: {sentence}")
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(f"Created experiment {experiment_id}")
+    if follow:
+        _follow_first_trial(client, experiment_id)
+
+
+# Here, so that --help lists them between `create` and the commands that change something.
+app.add_typer(experiment_show.app)
+
+
+@app.command()
+def wait(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    polling_interval: Annotated[
+        float, typer.Option("--polling-interval", min=0.1, help="Seconds between requests.")
+    ] = 1.0,
+) -> None:
+    """Wait until an experiment ends. The exit code is 0 only if it completed."""
+    client = client_for(ctx)
+    experiment = wait_for_end(client, experiment_id, polling_interval)
+    state = str(experiment.get("state"))
+    typer.echo(f"Experiment {experiment_id}: {state_name(state)}")
+    if state != "STATE_COMPLETED":
+        print_failure(client, experiment)
+        raise typer.Exit(1)
+    if problem := experiment.get("error"):
+        notice(f"warning: {problem}")
+
+
+@app.command()
+def pause(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Save checkpoints and release the slots; `activate` resumes."""
+    _act(ctx, experiment_id, "pause", "Paused")
+
+
+@app.command()
+def activate(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Start or resume an experiment."""
+    _act(ctx, experiment_id, "activate", "Activated")
+
+
+@app.command()
+def cancel(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Stop an experiment after its trials have saved a checkpoint."""
+    _end(ctx, experiment_id, "cancel", "Canceling")
+
+
+@app.command()
+def kill(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Stop an experiment at once."""
+    _end(ctx, experiment_id, "kill", "Killed")
+
+
+@app.command()
+def archive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Hide an experiment that has ended from lists."""
+    _act(ctx, experiment_id, "archive", "Archived")
+
+
+@app.command()
+def unarchive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Show an archived experiment in lists again."""
+    _act(ctx, experiment_id, "unarchive", "Unarchived")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete an experiment that has ended: checkpoints, metrics, logs and TensorBoard files."""
+    if not yes:
+        typer.confirm(
+            f"Delete experiment {experiment_id} with all checkpoints, metrics and logs for good?",
+            abort=True,
+        )
+    client_for(ctx).delete_experiment(experiment_id)
+    notice(f"Deleting experiment {experiment_id}")
+
+
+@app.command()
+def download(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Write into UUID below this directory.")
+    ] = Path("checkpoints"),
+    top_n: Annotated[
+        int, typer.Option("--top-n", min=1, help="How many, the best ones first.")
+    ] = 1,
+    quiet: QuietOption = False,
+    mode: ModeOption = Mode.AUTO,
+    trust_host: TrustHostOption = None,
+    utc: UtcOption = False,
+) -> None:
+    """Copy the best checkpoints of an experiment, by its metric, to this machine."""
+    client = client_for(ctx)
+    checkpoints = client.checkpoints(experiment_id, best=top_n)
+    if not checkpoints:
+        raise InvalidState(f"Experiment {experiment_id} has no checkpoint to download")
+    for found in checkpoints:
+        if why := without_metric(found):
+            notice(f"warning: checkpoint {found['uuid']} is not known to be the best: {why}")
+        target = output_dir / str(found["uuid"])
+        fetch(client, found, target, mode, trust_host)
+        if quiet:
+            typer.echo(target)
+        else:
+            show(found, target)
+
+
+@app.command("delete-tensorboard-files")
+def delete_tensorboard_files(ctx: typer.Context, experiment_id: ExperimentId) -> None:
+    """Delete the TensorBoard files of an experiment that has ended; its checkpoints stay."""
+    tasks = client_for(ctx).delete_tensorboard_files(experiment_id)
+    notice(f"Deleting the TensorBoard files of experiment {experiment_id}{see_log(tasks)}")
+
+
+def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
+    client_for(ctx).act(experiment_id, action)
+    notice(f"{done} experiment {experiment_id}")
+
+
+def _end(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
+    """What has ended already is no error, but nothing was done either."""
+    state = client_for(ctx).experiment(experiment_id)["experiment"]["state"]
+    if state in TERMINAL_STATES:
+        notice(already_ended(experiment_id, state))
+    else:
+        _act(ctx, experiment_id, action, done)
+
+
+def _follow_first_trial(client: Client, experiment_id: int) -> None:
+    trial_id = await_first_trial(client, experiment_id)
+    if trial_id is None:
+        print_failure(client, client.experiment(experiment_id)["experiment"])
+        raise typer.Exit(1)
+    notice(f"Printing the log of trial {trial_id}")
+    print_logs(client, trial_id, follow=True)
+    trial = await_trial_end(client, trial_id)
+    if error_of(trial):
+        print_trial_failure(trial)
+        raise typer.Exit(1)

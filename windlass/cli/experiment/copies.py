@@ -1,0 +1,81 @@
+"""What the commands that copy a checkpoint to this machine share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.cli.output.progress import transfer
+from windlass.cli.output.text import print_fields, state_name
+from windlass.cli.output.times import local_time
+from windlass.sdk.client import Client
+from windlass.sdk.downloads import Mode, download_checkpoint
+from windlass.sdk.wire import Json
+
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        help="direct: from the storage; master: through the master; auto: direct, else through the master.",
+    ),
+]
+TrustHostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust-host",
+        metavar="HOST",
+        help="Send this machine's cloud credentials also to a storage at this address (HOST or HOST:PORT); may be "
+        "repeated. Without it only the provider and the cluster's own storage get them.",
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
+]
+
+
+def fetch(
+    client: Client,
+    checkpoint: Json,
+    target: Path,
+    mode: Mode,
+    trusted_hosts: Collection[str] | None,
+) -> None:
+    with transfer(f"Downloading {checkpoint['uuid']}") as report:
+        download_checkpoint(
+            client, checkpoint, target, mode=mode, trusted_hosts=trusted_hosts or (), report=report
+        )
+
+
+def without_metric(checkpoint: Json) -> str:
+    """Why nobody can say how good it is by the searcher's metric; empty: it has that."""
+    training = checkpoint.get("training") or {}
+    if training.get("searcherMetric") is not None:
+        return ""
+    searcher = (training.get("experimentConfig") or {}).get("searcher") or {}
+    reported = (training.get("validationMetrics") or {}).get("avgMetrics") or {}
+    return (
+        f'it has no value of the searcher\'s metric "{searcher.get("metric", "")}"; reported there: '
+        f"{', '.join(sorted(reported)) or 'nothing'}"
+    )
+
+
+def show(checkpoint: Json, path: Path | None) -> None:
+    training = checkpoint.get("training") or {}
+    sizes = (checkpoint.get("resources") or {}).values()
+    print_fields(
+        [
+            ("path", path),
+            ("checkpoint", checkpoint["uuid"]),
+            ("state", state_name(checkpoint["state"])),
+            ("experiment", training.get("experimentId")),
+            ("trial", training.get("trialId")),
+            ("steps", (checkpoint.get("metadata") or {}).get("steps_completed")),
+            ("reported", local_time(checkpoint.get("reportTime"))),
+            ("bytes", sum(int(size) for size in sizes)),
+            ("metrics", (training.get("validationMetrics") or {}).get("avgMetrics")),
+            ("metadata", checkpoint.get("metadata")),
+        ]
+    )

@@ -1,0 +1,108 @@
+"""`det experiment set`: change settings of a running experiment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import ExperimentId
+from windlass.cli.connect import client_for
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.output.text import print_rows, see_log
+
+app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def group() -> None:
+    """Change settings of a running experiment."""
+
+
+@app.command()
+def priority(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    value: Annotated[
+        int,
+        typer.Argument(
+            metavar="PRIORITY", help="1 (highest) to 99; for pools with the priority scheduler."
+        ),
+    ],
+) -> None:
+    """Set the priority of an experiment."""
+    _set(ctx, experiment_id, "priority", "priority", value)
+
+
+@app.command()
+def weight(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    value: Annotated[
+        float,
+        typer.Argument(
+            metavar="WEIGHT",
+            help="Share relative to others; for pools with the fair_share scheduler.",
+        ),
+    ],
+) -> None:
+    """Set the fair-share weight of an experiment."""
+    _set(ctx, experiment_id, "weight", "weight", value)
+
+
+@app.command("max-slots")
+def max_slots(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    value: Annotated[str, typer.Argument(metavar="SLOTS", help="A number, or none for no limit.")],
+) -> None:
+    """Limit the slots an experiment uses at once."""
+    _set(ctx, experiment_id, "max_slots", "maxSlots", _slots(value))
+
+
+@app.command("gc-policy")
+def gc_policy(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    save_experiment_best: Annotated[
+        int, typer.Option("--save-experiment-best", min=0, help="Best ones of the experiment.")
+    ],
+    save_trial_best: Annotated[
+        int, typer.Option("--save-trial-best", min=0, help="Best ones of each trial.")
+    ],
+    save_trial_latest: Annotated[
+        int, typer.Option("--save-trial-latest", min=0, help="Newest ones of each trial.")
+    ],
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Set how many checkpoints are kept, and delete the others."""
+    client = client_for(ctx)
+    counts = {
+        "save_experiment_best": save_experiment_best,
+        "save_trial_best": save_trial_best,
+        "save_trial_latest": save_trial_latest,
+    }
+    if not yes:
+        doomed = client.preview_gc(experiment_id, counts)["checkpoints"]
+        rows = [[c["TrialID"], c["StepsCompleted"], c["UUID"]] for c in doomed]
+        print_rows(["Trial", "Steps", "UUID"], rows)
+        typer.confirm(f"Delete these {len(doomed)} checkpoints for good?", abort=True)
+    tasks = client.set_keep_counts(experiment_id, counts)
+    done = f"Set the checkpoint keep counts of experiment {experiment_id}"
+    typer.echo(f"{done}; deleting the others{see_log(tasks)}")
+
+
+def _slots(text: str) -> int | None:
+    if text.strip().lower() in ("null", "none"):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgument(f'max-slots must be a number or none, not "{text}"') from None
+
+
+def _set(ctx: typer.Context, experiment_id: int, name: str, key: str, value: Any) -> None:
+    client_for(ctx).set_resources(experiment_id, {key: value})
+    shown = "none" if value is None else f"{value:g}"
+    typer.echo(f"Set {name} of experiment {experiment_id} to {shown}")

@@ -1,0 +1,282 @@
+"""`det command`: run one program on the cluster, watch and control it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from windlass.base.errors import InvalidArgument, WindlassError
+from windlass.cli.completion import complete_commands
+from windlass.cli.config_file import naming, read_settings
+from windlass.cli.connect import client_for
+from windlass.cli.experiment.trial import HeadOption, TailOption, check_log_options
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.job.command_watch import full_ids, print_task_logs, short_ids, watch
+from windlass.cli.output.progress import upload
+from windlass.cli.output.text import (
+    WAITING,
+    CsvOption,
+    JsonOption,
+    LimitOption,
+    RawOption,
+    notice,
+    print_fields,
+    print_json,
+    print_rows,
+    print_yaml,
+    state_name,
+    waiting_text,
+)
+from windlass.cli.output.times import UtcOption, local_time
+
+app = typer.Typer(
+    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Run and control commands."
+)
+attributes = typer.Typer(no_args_is_help=True, help="Change settings of a command.")
+app.add_typer(attributes, name="set")
+
+CommandId = Annotated[
+    str,
+    typer.Argument(help="Command id, or its first characters.", autocompletion=complete_commands),
+]
+SortKey = Literal[
+    "id", "username", "description", "state", "exitStatus", "resourcePool", "startTime"
+]
+
+_WARNINGS = {
+    "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
+        "the command requests more slots than the cluster has now: it waits for capacity"
+    )
+}
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    ctx: typer.Context,
+    entrypoint: Annotated[
+        list[str] | None,
+        typer.Argument(help="Program and arguments; one quoted string is run by a shell."),
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config-file", help="Command configuration (YAML).")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="Override a key: resources.slots=2")
+    ] = None,
+    context: Annotated[
+        Path | None,
+        typer.Option(
+            "-c", "--context", help="Upload this directory into the command's working directory."
+        ),
+    ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("-i", "--include", help="Upload a further file or directory."),
+    ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option("-v", "--volume", help="Mount a host path: /host/path:/task/path"),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("-d", "--detach", help="Print the id and return at once.")
+    ] = False,
+) -> None:
+    """Run a program and print its output. The exit code is 0 only if the command succeeded."""
+    from windlass.sdk.context_dir import pack_directory
+
+    document = _with_volumes(read_settings(config_file, config or []), volume or [])
+    if entrypoint:
+        document["entrypoint"] = entrypoint
+    if not document.get("entrypoint") and config_file is None:
+        raise InvalidArgument(
+            "Nothing to run: give a program (det cmd run [OPTIONS] PROGRAM [ARGUMENTS]), "
+            "or an entrypoint in --config-file"
+        )
+    packed = pack_directory(context, include or [])
+    for line in packed.notices:
+        notice(line)
+    client = client_for(ctx)
+    with naming(config_file), upload(client.session, "Uploading files"):
+        answer = client.run_command(document, packed.files)
+    for warning in answer.get("warnings") or []:
+        notice(f"warning: {_WARNINGS.get(warning, warning)}")
+    for sentence in answer.get("configWarnings") or []:
+        notice(f"warning: {sentence}")
+    command = answer["command"]
+    if detach:
+        typer.echo(command["id"])
+        return
+    notice(f"Launched command {command['id']} ({command['description']})")
+    if not watch(client, str(command["id"])):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_commands(
+    ctx: typer.Context,
+    everybody: Annotated[
+        bool, typer.Option("-a", "--all", help="Include other users' commands.")
+    ] = False,
+    sort_by: Annotated[
+        SortKey, typer.Option("--sort-by", help="Sort by this field.")
+    ] = "startTime",
+    order_by: Annotated[
+        Literal["asc", "desc"], typer.Option("--order-by", help="Sort ascending or descending.")
+    ] = "asc",
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the ids.")] = False,
+    limit: LimitOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """List your commands."""
+    client = client_for(ctx)
+    commands = client.commands(user=None if everybody else str(client.me().get("username")))
+    commands.sort(key=lambda c: str(c.get(sort_by) or ""), reverse=order_by == "desc")
+    commands = commands[:limit]
+    if as_json:
+        print_json(commands)
+    elif quiet:
+        for command in commands:
+            typer.echo(command["id"])
+    else:
+        headers = ["ID", "Owner", "Description", "State", "Exit status", "Pool", "Started", WAITING]
+        ids = [str(command["id"]) for command in commands]
+        if sys.stdout.isatty() and not as_csv:
+            ids = short_ids(ids)
+        rows = [_row(id_, command) for id_, command in zip(ids, commands, strict=True)]
+        print_rows(headers, rows, as_csv=as_csv)
+
+
+@app.command()
+def describe(
+    ctx: typer.Context,
+    command_id: CommandId,
+    as_json: JsonOption = False,
+    utc: UtcOption = False,
+) -> None:
+    """Show a command."""
+    client = client_for(ctx)
+    answer = client.command(full_ids(client, [command_id])[0])
+    if as_json:
+        print_json(answer)
+        return
+    command, config = answer["command"], answer.get("config") or {}
+    resources = config.get("resources") or {}
+    print_fields(
+        [
+            ("command", command.get("id")),
+            ("description", command.get("description")),
+            ("entrypoint", config.get("entrypoint")),
+            ("owner", command.get("username")),
+            ("job", command.get("jobId")),
+            ("state", state_name(command.get("state"))),
+            ("waiting for", waiting_text(command)),
+            ("exit status", command.get("exitStatus")),
+            ("pool", command.get("resourcePool")),
+            ("slots", resources.get("slots")),
+            ("priority", resources.get("priority")),
+            ("started", local_time(command.get("startTime"))),
+            ("ended", local_time(command.get("endTime"))),
+        ]
+    )
+
+
+@app.command("config")
+def show_config(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = False) -> None:
+    """Print the whole configuration of a command, with every default (YAML)."""
+    client = client_for(ctx)
+    document = client.command(full_ids(client, [command_id])[0])["config"]
+    if as_json:
+        print_json(document)
+    else:
+        print_yaml(document)
+
+
+@app.command()
+def logs(
+    ctx: typer.Context,
+    command_id: CommandId,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new lines until the command ends.")
+    ] = False,
+    head: HeadOption = None,
+    tail: TailOption = None,
+    as_json: JsonOption = False,
+    raw: RawOption = False,
+) -> None:
+    """Print the log of a command."""
+    check_log_options(follow, head, tail)
+    client = client_for(ctx)
+    task_id = full_ids(client, [command_id])[0]
+    print_task_logs(client, task_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw)
+
+
+@app.command()
+def kill(
+    ctx: typer.Context,
+    command_ids: Annotated[
+        list[str],
+        typer.Argument(
+            help="Command ids, or their first characters.", autocompletion=complete_commands
+        ),
+    ],
+    force: Annotated[
+        bool, typer.Option("-f", "--force", help="Continue with the others if one fails.")
+    ] = False,
+) -> None:
+    """Stop commands at once."""
+    client = client_for(ctx)
+    for task_id in full_ids(client, command_ids):
+        try:
+            client.kill_command(task_id)
+        except WindlassError as problem:
+            if not force:
+                raise
+            notice(f"Skipped {task_id}: {problem}")
+        else:
+            notice(f"Killed command {task_id}")
+
+
+@attributes.command()
+def priority(
+    ctx: typer.Context,
+    command_id: CommandId,
+    number: Annotated[int, typer.Argument(metavar="PRIORITY", min=1, max=99)],
+) -> None:
+    """Set the priority of a command; 1 is the highest."""
+    client = client_for(ctx)
+    task_id = full_ids(client, [command_id])[0]
+    client.set_command_priority(task_id, number)
+    notice(f"Set priority of command {task_id} to {number}")
+
+
+def _with_volumes(document: dict[str, Any], volumes: list[str]) -> dict[str, Any]:
+    mounts = []
+    for volume in volumes:
+        host, separator, container = volume.partition(":")
+        if not (separator and host and container):
+            raise InvalidArgument(f"--volume {volume}: expected /host/path:/task/path")
+        mounts.append({"host_path": host, "container_path": container})
+    if not mounts:
+        return document
+    given = document.get("bind_mounts") or []
+    if not isinstance(given, list):
+        raise InvalidArgument("bind_mounts: expected a list of mounts, to which --volume adds")
+    return {**document, "bind_mounts": [*given, *mounts]}
+
+
+def _row(id_: str, command: dict[str, Any]) -> list[Any]:
+    return [
+        id_,
+        command.get("username"),
+        command.get("description"),
+        state_name(command.get("state")),
+        command.get("exitStatus"),
+        command.get("resourcePool"),
+        local_time(command.get("startTime")),
+        waiting_text(command),
+    ]

@@ -1,0 +1,305 @@
+"""`det job`: the job queue, and why jobs wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.cli.completion import complete_jobs, complete_pools
+from windlass.cli.connect import client_for
+from windlass.cli.groups import AliasedGroup
+from windlass.cli.job.words import in_names, known_pool, parse_operation, resolve, short_ids
+from windlass.cli.output.text import (
+    WAITING,
+    CsvOption,
+    JsonOption,
+    LimitOption,
+    notice,
+    print_fields,
+    print_json,
+    print_rows,
+    say,
+    state_name,
+    waiting_text,
+)
+from windlass.cli.output.times import UtcOption, local_time
+from windlass.sdk.client import Client
+
+
+class JobGroup(AliasedGroup):
+    aliases: ClassVar[dict[str, str]] = {"ls": "list", "u": "update"}
+
+
+app = typer.Typer(
+    cls=JobGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Manage the job queue.",
+)
+
+STARTS = {
+    "PULLING": "; its image is being pulled or built",
+    "STARTING": "; it is being started",
+}
+"""By the state of an allocation that has its slots."""
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="Job id or command id (or its first characters), or experiment id.",
+        autocompletion=complete_jobs,
+    ),
+]
+
+
+@app.callback()
+def group() -> None:
+    """Manage the job queue."""
+
+
+@app.command("list")
+def list_jobs(
+    ctx: typer.Context,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            "-p",
+            "--resource-pool",
+            help="Show this pool instead of the default one.",
+            autocompletion=complete_pools,
+        ),
+    ] = None,
+    limit: LimitOption = None,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many rows.")] = 0,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Show the last ones first.")] = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """List queued and running jobs in queue order. # is the number of jobs ahead."""
+    client = client_for(ctx)
+    with known_pool(client, pool):
+        jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
+    if as_json:
+        print_json(jobs)
+        return
+    by_priority = _serves_priorities(client.resource_pools(), pool)
+    headers = [
+        "#",
+        "ID",
+        "Type",
+        "Name",
+        "Priority" if by_priority else "Weight",
+        "Slots",
+        "State",
+        WAITING,
+        "User",
+    ]
+    ids = [str(job["jobId"]) for job in jobs]
+    if sys.stdout.isatty() and not as_csv:
+        ids = short_ids(ids)
+    reasons = in_names(client, [waiting_text(job) for job in jobs])
+    rows = [
+        _row(job, id_, reason, by_priority)
+        for job, id_, reason in zip(jobs, ids, reasons, strict=True)
+    ]
+    print_rows(headers, rows, as_csv=as_csv, named_by=headers.index("ID"))
+
+
+@app.command()
+def update(
+    ctx: typer.Context,
+    job_id: JobId,
+    priority: Annotated[
+        int | None,
+        typer.Option("-p", "--priority", help="Set the priority, 1 (highest) to 99."),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option("-w", "--weight", help="Set the fair-share weight."),
+    ] = None,
+    resource_pool: Annotated[
+        str | None,
+        typer.Option(
+            "--resource-pool",
+            help="Move an experiment to this pool.",
+            autocompletion=complete_pools,
+        ),
+    ] = None,
+    ahead_of: Annotated[
+        str | None, typer.Option("--ahead-of", help="Move ahead of this job.")
+    ] = None,
+    behind_of: Annotated[
+        str | None, typer.Option("--behind-of", help="Move behind this job.")
+    ] = None,
+) -> None:
+    """Change the priority, weight, pool or position of a job."""
+    options = {
+        "priority": priority,
+        "weight": weight,
+        "resourcePool": resource_pool,
+        "aheadOf": ahead_of,
+        "behindOf": behind_of,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    if len(given) != 1:
+        raise InvalidArgument(
+            "Give exactly one of --priority, --weight, --resource-pool, --ahead-of and --behind-of"
+        )
+    if resource_pool == "":
+        raise InvalidArgument("--resource-pool: expected the name of a pool, but it is empty")
+    client = client_for(ctx)
+    whole = _resolved(client, {"jobId": job_id, **given})
+    with known_pool(client, resource_pool):
+        client.update_jobs([whole])
+    notice(f"Updated job {whole['jobId']}")
+
+
+@app.command("update-batch")
+def update_batch(
+    ctx: typer.Context,
+    operations: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB.OPERATION=VALUE...",
+            help="Operations: priority, weight, resource-pool, ahead-of, behind-of.",
+        ),
+    ],
+) -> None:
+    """Change several jobs. All changes are tried; those that fail are listed."""
+    updates = [parse_operation(operation) for operation in operations]
+    client = client_for(ctx)
+    client.update_jobs([_resolved(client, update, strict=False) for update in updates])
+    notice(f"Made {len(updates)} update{'s' * (len(updates) != 1)}")
+
+
+@app.command()
+def explain(
+    ctx: typer.Context, job_id: JobId, as_json: JsonOption = False, utc: UtcOption = False
+) -> None:
+    """Show why a job waits, what would help, when it should start, and what it uses."""
+    client = client_for(ctx)
+    explained = client.explain_job(resolve(client, job_id))
+    if as_json:
+        print_json(explained)
+        return
+    job, waiting = explained["job"], explained["waiting"]
+    texts = [explained["lastRelease"] or "", *(run["reason"]["text"] for run in waiting)]
+    last_release, *reasons = in_names(client, texts)
+    print_fields(
+        [
+            ("job", job["jobId"]),
+            ("type", f"{_type(job)} {job['entityId']}: {job['name']}"),
+            ("user", job["username"]),
+            ("pool", job["resourcePool"]),
+            ("priority", job.get("priority")),
+            ("weight", job.get("weight")),
+            ("max_slots", job.get("maxSlots")),
+            ("state", explained["text"]),
+            ("last preemption", last_release),
+        ]
+    )
+    for alike in _alike([{**one, "why": why} for one, why in zip(waiting, reasons, strict=True)]):
+        _print_waiting(alike)
+    more = int(explained["waitingTotal"]) - len(waiting)
+    if more > 0:
+        typer.echo(f"\n{more} more allocation{'s' * (more != 1)} of it wait{'s' * (more == 1)}")
+    for run in explained["holding"]:
+        leaving = "; being preempted" * bool(run["releasing"])
+        say(
+            f"\n{run['name']} uses{_places(run)}{_since(run)}{_start(run)}{leaving}{_fell_back(run)}"
+        )
+
+
+def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Allocations that wait for the same kind of reason and for as long, in the order of their first."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for run in waiting:
+        said = (run["slots"], run["reason"]["kind"], run["advice"], run["expectedStart"])
+        groups.setdefault(said, []).append(run)
+    return list(groups.values())
+
+
+def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
+    first, others = runs[0], len(runs) - 1
+    who = f"{first['name']} and {others} more wait" if others else f"{first['name']} waits"
+    each = " each" * bool(others and first["slots"] is not None)
+    say(f"\n{who}{_slots(first)}{each}{_since(first)}")
+    expected = local_time(first["expectedStart"])
+    why, why_last = first["why"], runs[-1]["why"]
+    print_fields(
+        [
+            ("  reason", why),
+            ("  reason of the last", why_last if why_last != why else None),
+            ("  what helps", first["advice"]),
+            ("  expected to start", expected or "not known"),
+        ]
+    )
+
+
+def _resolved(client: Client, update: dict[str, Any], *, strict: bool = True) -> dict[str, Any]:
+    """The same with whole job ids. Not `strict`: what stands for no job is left for the master to refuse."""
+    whole = dict(update)
+    for key in ("jobId", "aheadOf", "behindOf"):
+        if key in update:
+            try:
+                whole[key] = resolve(client, update[key])
+            except (NotFound, InvalidState):
+                if strict:
+                    raise
+    return whole
+
+
+def _serves_priorities(pools: Sequence[dict[str, Any]], name: str | None) -> bool:
+    found = [p for p in pools if (p.get("name") == name if name else p.get("defaultComputePool"))]
+    return any(pool.get("schedulerType") == "SCHEDULER_TYPE_PRIORITY" for pool in found)
+
+
+def _row(job: dict[str, Any], id_: str, reason: str, by_priority: bool) -> list[Any]:
+    summary = job.get("summary") or {}
+    ahead = summary.get("jobsAhead", -1)
+    name = job.get("name")
+    return [
+        ahead if ahead >= 0 else "N/A",
+        id_,
+        _type(job),
+        f"{name} ({job.get('entityId')})" if _type(job) == "experiment" else name,
+        job.get("priority") if by_priority else job.get("weight"),
+        f"{job.get('allocatedSlots')}/{job.get('requestedSlots')}",
+        state_name(summary.get("state")),
+        reason,
+        job.get("username"),
+    ]
+
+
+def _type(job: dict[str, Any]) -> str:
+    return str(job.get("type", "")).removeprefix("TYPE_").lower()
+
+
+def _slots(run: dict[str, Any]) -> str:
+    slots = run["slots"]
+    return "" if slots is None else f" for {slots} slot{'s' * (slots != 1)}"
+
+
+def _places(run: dict[str, Any]) -> str:
+    slots, agents = run["slots"], ", ".join(run["agents"])
+    return f" {slots} slot{'s' * (slots != 1)}" + (f" on {agents}" if agents else "")
+
+
+def _start(run: dict[str, Any]) -> str:
+    """How far it is before it runs; masters of 0.1 do not say."""
+    return STARTS.get(run.get("state", ""), "")
+
+
+def _fell_back(run: dict[str, Any]) -> str:
+    if not run.get("fellBack"):
+        return ""
+    return f"; it runs in resource pool '{run['resourcePool']}', as {run['fellBack']}"
+
+
+def _since(run: dict[str, Any]) -> str:
+    since = local_time(run["since"])
+    return f" since {since}" if since else ""

@@ -35,6 +35,8 @@ class Podman:
     socket: Path
     registry_port: int
     """Where a registry on this machine is asked without TLS."""
+    runtime: str = "runc"
+    """What starts its containers."""
 
     def run(self, *words: str, stdin: int | None = None) -> str:
         """Of the command line, on the same storage."""
@@ -85,7 +87,7 @@ class Podman:
             *("--root", str(self.folder / "root"), "--runroot", str(self.folder / "run")),
             *("--tmpdir", str(self.folder / "tmp")),
         ]
-        return ["podman", *folders, "--runtime", "runc", "--cgroup-manager", "cgroupfs"]
+        return ["podman", *folders, "--runtime", self.runtime, "--cgroup-manager", "cgroupfs"]
 
 
 def works_or_skip() -> None:
@@ -113,11 +115,10 @@ def running_podman(folder: Path) -> Iterator[Podman]:
     place = f'[[registry]]\nlocation = "127.0.0.1:{port}"\ninsecure = true\n'
     (folder / "registries.conf").write_text(place)
     podman = Podman(folder, folder / "podman.sock", port)
-    service = podman.service()
     try:
-        _await_socket(podman, service)
-        _import_images(podman)
-        yield podman
+        with service_or_skip(podman):
+            _import_images(podman)
+            yield podman
     finally:
         subprocess.run(
             [*podman._command(), "rm", "--all", "--force", "--time", "0"],
@@ -125,14 +126,23 @@ def running_podman(folder: Path) -> Iterator[Podman]:
             capture_output=True,
             check=False,
         )
-        service.terminate()
-        service.wait()
         subprocess.run(
             ["umount", "-R", "-l", str(folder / "root" / "overlay")],
             capture_output=True,
             check=False,
         )
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def service_or_skip(podman: Podman) -> Iterator[None]:
+    service = podman.service()
+    try:
+        _await_socket(podman, service)
+        yield
+    finally:
+        service.terminate()
+        service.wait()
 
 
 def _await_socket(podman: Podman, service: subprocess.Popen[bytes]) -> None:

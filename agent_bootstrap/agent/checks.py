@@ -5,15 +5,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.gpus.amd import amd_gpus
 from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
+from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
+from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, find_images
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.checks import Check, Status
 
 
 def checks() -> list[Check]:
-    return [_isolation(), _gpus()]
+    return [_isolation(), _containers(), _gpus()]
 
 
 def _isolation() -> Check:
@@ -35,6 +38,20 @@ def _isolation() -> Check:
         advice="install bubblewrap; allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), or run the agent as root",
     )
+
+
+def _containers() -> Check:
+    """By an agent's own trial before it joins, with `container_runtime: auto`."""
+    name = "agent: containers"
+    node = Node(master_url="http://localhost", agent_id="doctor", cluster_id="", master_id="")
+    with tempfile.TemporaryDirectory(prefix="windlass-doctor-") as folder:
+        options = AgentOptions(master_url=node.master_url, agent_id="doctor", work_dir=Path(folder))
+        images, problems = find_images(RuntimeSetup(options=options, trial_on=node))
+    works = f"{images.name} starts them" if images else "no engine: tasks run as processes"
+    if problems:
+        advice = "mend the engine, or set container_runtime in agent.yaml"
+        return Check(name=name, status=Status.WARNING, found="; ".join(problems), advice=advice)
+    return Check(name=name, found=works)
 
 
 def _gpus() -> Check:

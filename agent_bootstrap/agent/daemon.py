@@ -26,7 +26,7 @@ from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.interfaces import address_of
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
-from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.machine import Machine, trial_node
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
@@ -226,13 +226,19 @@ class Agent:
         self._alone = Alone(options.alone_ttl, self._clock, already_s=already_s)
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
         self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
-        setup = RuntimeSetup(options=options, lifeline_fd=self._lifeline_fd, logins=self._logins)
-        runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         known = await asyncio.to_thread(self._dirs.load)
         if (scratch := find_scratch(options.scratch_dir, os.environ)) is not None:
             await asyncio.to_thread(sweep, scratch)
         old_numbers = any(record.slot_ids and not record.slots_by_index for record in known)
         hardware = await asyncio.to_thread(self._find_hardware, options, old_numbers=old_numbers)
+        setup = RuntimeSetup(
+            options=options,
+            lifeline_fd=self._lifeline_fd,
+            logins=self._logins,
+            # Work that goes on needs its agent, whatever can be started now.
+            trial_on=None if known else trial_node(options, hardware),
+        )
+        runtime = await asyncio.to_thread(self._open_runtime, options.container_runtime, setup)
         self._metadata = MetadataOfTasks(
             options.task_metadata,
             options.cloud,

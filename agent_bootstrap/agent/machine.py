@@ -188,3 +188,16 @@ class Machine:
             return shutil.disk_usage(self.options.work_dir).free
         except OSError:
             return None
+
+
+def trial_node(options: AgentOptions, hardware: Hardware) -> Node:
+    """What a container of the agent's own is told, before any cluster has welcomed it."""
+    return Node(
+        master_url=options.container_url,
+        agent_id=options.agent_id,
+        cluster_id="",
+        master_id="",
+        slots=hardware.slots,
+        gpus=hardware.gpus,
+        scratch=find_scratch(options.scratch_dir, os.environ),
+    )

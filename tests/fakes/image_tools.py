@@ -42,6 +42,10 @@ class ImageTools:
         """Pulls take until `let_go`."""
         (self.folder / "held").touch()
 
+    def break_down(self) -> None:
+        """They start nothing any more."""
+        (self.folder / "broken").touch()
+
     def let_go(self) -> None:
         (self.folder / "held").unlink()
 

@@ -181,17 +181,21 @@ def filled(text: str) -> int:
 
 
 def enter(rootfs: str, mounts: list, given: dict, words: list) -> None:
-    with open(os.path.join(rootfs, "name")) as file:
-        has_python = file.read() == "net"
+    if os.path.exists(os.path.join(HERE, "broken")):
+        fail("container creation failed: while mounting image: operation not permitted")
+    name = os.path.join(rootfs, "name")
+    known = None  # what somebody unpacked has what it has
+    if os.path.exists(name):
+        with open(name) as file:
+            known = file.read()
     arguments = ["bwrap", "--unshare-user", "--unshare-pid", "--die-with-parent"]
     arguments += ["--tmpfs", "/", "--dir", "/etc"]
     if NAME != "enroot":
         for name, text in accounts(rootfs).items():
             arguments += ["--ro-bind-data", str(filled(text)), f"/etc/{name}"]
+    if known:
+        arguments += ["--ro-bind", "/usr", "/usr"]
     arguments += [
-        "--ro-bind",
-        "/usr",
-        "/usr",
         "--proc",
         "/proc",
         "--dev",
@@ -202,12 +206,15 @@ def enter(rootfs: str, mounts: list, given: dict, words: list) -> None:
     # Bound whatever else is not: the machine's names, of which localhost is one.
     arguments += ["--ro-bind", "/etc/hosts", "/etc/hosts"]
     arguments += ["--ro-bind-data", str(filled("hosts: files\n")), "/etc/nsswitch.conf"]
-    for name in ("bin", "lib", "lib64"):
+    for entry in os.scandir(rootfs):
+        if entry.is_symlink():
+            arguments += ["--symlink", os.readlink(entry.path), f"/{entry.name}"]
+    for name in ("bin", "lib", "lib64") if known else ():
         arguments += ["--symlink", f"usr/{name}", f"/{name}"]
     for source, target, read_only in mounts:
         arguments += ["--ro-bind" if read_only else "--bind", source, target]
     arguments += ["--chdir", "/", "--clearenv"]
-    path = "/usr/bin:/bin" if has_python else "/none"
+    path = "/none" if known == "bare" else "/usr/bin:/bin"
     for key, value in {"PATH": path, **given}.items():
         arguments += ["--setenv", key, value]
     os.execvp("bwrap", [*arguments, "--", *words])

@@ -63,9 +63,10 @@ class _Supervised:
 class ProcessSetup:
     """Tasks as processes of this machine, in namespaces of their own where that works."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, notes: tuple[str, ...] = ()) -> None:
         self._ground = ground
         self._isolation = ground.isolation
+        self._notes = notes
 
     @property
     def name(self) -> str:
@@ -73,7 +74,7 @@ class ProcessSetup:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (self._isolation.note,) if self._isolation.note else ()
+        return (*filter(None, (self._isolation.note,)), *self._notes)
 
     @property
     def isolation(self) -> IsolationKind:

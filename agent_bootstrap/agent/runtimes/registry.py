@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
+from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
@@ -22,8 +23,9 @@ from agent_bootstrap.agent.runtimes.commands.setup import CommandGround, Command
 from agent_bootstrap.agent.runtimes.commands.tool import Tool
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime, ProcessSetup
-from agent_bootstrap.agent.runtimes.setup import ByImage, Setup
+from agent_bootstrap.agent.runtimes.setup import ByImage, ImageSetup, Setup
 from agent_bootstrap.agent.runtimes.task_tree import Ground
+from agent_bootstrap.agent.runtimes.trial import why_not
 from windlass.base.errors import InvalidConfig
 
 
@@ -36,13 +38,16 @@ class RuntimeSetup:
     """When it ends, so must everything that was started."""
     logins: Logins = field(default_factory=lambda: Logins(Link()))
     """Where a runtime gets the registry credentials of a task; asked only for a task that has some."""
+    trial_on: Node | None = None
+    """What a container is given that is started to see whether one can be. None: none is started."""
 
 
 SetupFactory = Callable[[RuntimeSetup], Setup]
 """Blocks for as long as it takes to see whether it works here. Raises InvalidConfig with the reason if not."""
+ImageSetupFactory = Callable[[RuntimeSetup], ImageSetup]
 
 
-def _process(setup: RuntimeSetup) -> Setup:
+def _process(setup: RuntimeSetup, notes: tuple[str, ...] = ()) -> Setup:
     options = setup.options
     isolation = find_isolation(options.isolation, options.work_dir)
     ground = Ground(
@@ -52,10 +57,10 @@ def _process(setup: RuntimeSetup) -> Setup:
         python=options.python,
         prologue=options.prologue,
     )
-    return ProcessSetup(ground)
+    return ProcessSetup(ground, notes)
 
 
-def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:
+def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> ImageSetup:
     # Only here: an agent without an engine neither needs nor waits for the SDK.
     from agent_bootstrap.agent.runtimes.engine.connection import find_engine
     from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
@@ -79,7 +84,7 @@ def _engine(kind: Literal["docker", "podman"], setup: RuntimeSetup) -> Setup:
     )
 
 
-def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
+def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> ImageSetup:
     options = setup.options
     tool = find()
     gib = options.image_cache_gib
@@ -102,7 +107,7 @@ def _command(find: Callable[[], Tool], setup: RuntimeSetup) -> Setup:
     )
 
 
-def _podman(setup: RuntimeSetup) -> Setup:
+def _podman(setup: RuntimeSetup) -> ImageSetup:
     """By its service; where nobody runs one, as in batch jobs, by its command lines."""
     try:
         return _engine("podman", setup)
@@ -112,11 +117,11 @@ def _podman(setup: RuntimeSetup) -> Setup:
     return _podman_commands(setup)
 
 
-def _podman_commands(setup: RuntimeSetup) -> Setup:
+def _podman_commands(setup: RuntimeSetup) -> ImageSetup:
     return _command(podman.find, setup)
 
 
-IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
+IMAGE_SETUPS: Mapping[str, ImageSetupFactory] = MappingProxyType(
     {
         "docker": partial(_engine, "docker"),
         "podman": partial(_engine, "podman"),
@@ -126,19 +131,54 @@ IMAGE_SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
     }
 )
 """Those that run images, the best first."""
+
+
+def _tried(factory: ImageSetupFactory, setup: RuntimeSetup) -> Setup:
+    images = factory(setup)
+    if problem := _trial_problem(images, setup):
+        text = f"container_runtime: {problem}, or set container_runtime: process in agent.yaml"
+        raise InvalidConfig([text], what="agent options")
+    return images
+
+
+def _trial_problem(images: ImageSetup, setup: RuntimeSetup) -> str:
+    if setup.trial_on is None:
+        return ""
+    problem = why_not(images, setup.trial_on, setup.options.work_dir)
+    if not problem:
+        return ""
+    return f"{images.name} cannot start a container here: {problem}. Mend it (windlass doctor tries it again)"
+
+
 SETUPS: Mapping[str, SetupFactory] = MappingProxyType(
-    {"process": _process, **IMAGE_SETUPS, "podman": _podman}
+    {
+        "process": _process,
+        **{
+            name: partial(_tried, factory)
+            for name, factory in {**IMAGE_SETUPS, "podman": _podman}.items()
+        },
+    }
 )
 AUTO = "auto"
 
 
-def _auto(setup: RuntimeSetup) -> Setup:
-    """Processes, and a container for a task that asks for an image, by the first engine that works here."""
-    plain = _process(setup)
+def find_images(setup: RuntimeSetup) -> tuple[ImageSetup | None, tuple[str, ...]]:
+    """The first engine that works here, and what is wrong with those before it that are here. Blocks."""
+    problems: list[str] = []
     for factory in (*IMAGE_SETUPS.values(), _podman_commands):
         with suppress(InvalidConfig):
-            return ByImage(plain, factory(setup))
-    return plain
+            images = factory(setup)
+            if not (problem := _trial_problem(images, setup)):
+                return images, tuple(problems)
+            problems.append(problem)
+    return None, tuple(problems)
+
+
+def _auto(setup: RuntimeSetup) -> Setup:
+    """Processes, and a container for a task that asks for an image, by the first engine that works here."""
+    images, problems = find_images(setup)
+    plain = _process(setup, problems)
+    return plain if images is None else ByImage(plain, images)
 
 
 def open_runtime(

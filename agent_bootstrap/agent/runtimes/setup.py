@@ -71,6 +71,17 @@ class Setup(Protocol):
         ...
 
 
+class ImageSetup(Setup, Protocol):
+    """One whose tasks are containers."""
+
+    def for_trial(self, image: str, layer: bytes) -> Setup:
+        """The same for a container of the agent's own: `image`, of one layer, is here, and agent.yaml forbids no mount.
+
+        Blocks. Raises StartRefused, OSError.
+        """
+        ...
+
+
 class ByImage:
     """Tasks that ask for an image get a container, all others run as processes: `container_runtime: auto`."""
 

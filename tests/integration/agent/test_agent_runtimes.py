@@ -10,6 +10,7 @@ from agent_scripted_master import ScriptedMaster, spec
 
 from agent_bootstrap.agent.daemon import Agent
 from agent_bootstrap.agent.options import AgentOptions, parse_options
+from agent_bootstrap.agent.runtimes.registry import RuntimeSetup
 from agent_bootstrap.protocol import ContainerState
 from tests.fakes.fake_runtime import FakeRuntime
 from windlass.base.errors import InvalidConfig
@@ -22,9 +23,11 @@ def options(tmp_path: Path, **more: object) -> AgentOptions:
 
 async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> None:
     asked: list[str] = []
+    tries: list[bool] = []
 
-    def opened(name: str, _: object) -> FakeRuntime:
+    def opened(name: str, setup: RuntimeSetup) -> FakeRuntime:
         asked.append(name)
+        tries.append(setup.trial_on is not None)
         return FakeRuntime(machine)
 
     machine: dict[Path, object] = {}
@@ -32,7 +35,7 @@ async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> No
         agent = Agent(
             options(tmp_path, container_runtime="mine"),
             connect=master.connect,
-            open_runtime=opened,  # type: ignore[arg-type]
+            open_runtime=opened,
         )
         running = asyncio.create_task(agent.run())
         try:
@@ -47,6 +50,7 @@ async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> No
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
     assert asked == ["mine", "mine"]
+    assert tries == [True, False], "work that goes on needs its agent"
     assert master.hellos[0].notes[0] == "nothing really runs here"
     assert len(set(master.credentials)) == 1, "the next agent shows the same credential"
 

@@ -92,6 +92,11 @@ class CommandSetup:
             )
         await asyncio.to_thread(self._write, place, spec, node, path, made=not is_ready)
 
+    def for_trial(self, image: str, layer: bytes) -> CommandSetup:
+        """Unpacked, which each of these programs runs: no squashfs is made for it."""
+        self._ground.cache.add(parse_image(image), layer)
+        return CommandSetup(replace(self._ground, rules=HostPaths(file="agent.yaml")))
+
     def clear(self, place: ContainerDir) -> None:
         self._ground.cache.release(place.path.name)
         self._ground.cgroups.end(place.path.name)

@@ -65,6 +65,13 @@ class Images:
         with self._engine.client() as client:
             return self._found(client, image_name(name)) is not None
 
+    def add(self, name: str, layer: bytes) -> None:
+        """Make it of an archive, unless it is here."""
+        with self._engine.client() as client:
+            if self._found(client, name) is None:
+                # Podman does not hear of a tag that is given apart.
+                client.import_image_from_data(layer, repository=name)
+
     def pull(self, name: str, login: Login | None, say: Say, given_up: threading.Event) -> None:
         """With its progress as lines of the task. Stops at the next word of the engine once it is `given_up`."""
         reference = image_name(name)

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from docker.errors import APIError, DockerException, NotFound
@@ -90,6 +90,10 @@ class EngineSetup:
                 await self._pull(place, spec, start.killed)
         image = await self._call(with_words, self._images.take, name)
         await self._call(with_words, self._create, place, spec, node, image, who)
+
+    def for_trial(self, image: str, layer: bytes) -> EngineSetup:
+        self._in_words(self._images.add, image, layer)
+        return EngineSetup(replace(self._ground, rules=HostPaths(file="agent.yaml")))
 
     def clear(self, place: ContainerDir) -> None:
         if start_folder(place).exists():

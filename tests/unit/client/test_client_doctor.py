@@ -169,12 +169,16 @@ def test_what_an_agent_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(slot=0, kind=SlotKind.CUDA, index=0, uuid="GPU-1", name="H200")
     monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(gpus=(gpu, gpu)))
     monkeypatch.setattr(agent_checks, "amd_gpus", Found)
-    namespaces, gpus = agent_checks.checks()
+    monkeypatch.setattr(agent_checks, "find_images", lambda _: (None, ()))
+    namespaces, containers, gpus = agent_checks.checks()
     assert namespaces.status is Status.OK
+    assert containers.found == "no engine: tasks run as processes"
     assert gpus.found == "2: H200"
     monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: Isolation(note="no kernel"))
     monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(notes=("GPU 3 is lost",)))
-    namespaces, gpus = agent_checks.checks()
+    monkeypatch.setattr(agent_checks, "find_images", lambda _: (None, ("docker starts none",)))
+    namespaces, containers, gpus = agent_checks.checks()
     assert (namespaces.status, namespaces.found) == (Status.WARNING, "no kernel")
+    assert (containers.status, containers.found) == (Status.WARNING, "docker starts none")
     assert gpus.found.startswith("none: the agent offers one CPU slot")
     assert (gpus.status, gpus.advice) == (Status.WARNING, "GPU 3 is lost")

@@ -258,7 +258,7 @@ def _lines(one: Summary) -> list[tuple[str, str, float]]:
 
 
 def _print_summaries(summaries: Mapping[str, Summary]) -> None:
-    from windlass.cli.output.text import print_rows
+    from windlass.cli.output.columns import print_rows
 
     columns = [_lines(one) for one in summaries.values()]
     rows: list[Sequence[Any]] = []

@@ -12,7 +12,8 @@ from master.hpc.cli_options import DirOption, LoginOptions, SiteOptions
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
-from windlass.cli.output.text import JsonOption, notice, print_json, print_rows
+from windlass.cli.output.columns import JsonOption, print_rows
+from windlass.cli.output.text import notice, print_json
 
 app = typer.Typer(
     name="hpc",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,10 +21,9 @@ def commands_page() -> str:
         *_command("version", typer.main.get_command(app).get_command(None, "version")),  # type: ignore[attr-defined]
     ]
     for name, lazy in sorted(DetGroup.lazy.items()):
-        group = typer.main.get_command(importlib.import_module(lazy.module).app)
-        also = f" (also: {', '.join(f'`det {alias}`' for alias in lazy.aliases)})"
-        lines += [f"## det {name}", "", lazy.help + (also if lazy.aliases else ""), ""]
-        lines += _group(name, group)
+        also = f" (also: `det {lazy.alias}`)" if lazy.alias else ""
+        lines += [f"## det {name}", "", f"{lazy.help}{also}", ""]
+        lines += _group(name, lazy.load())
     for name in sorted(DetGroup.operators):
         lines += [f"## det {name}", ""]
         lines += _command(name, load_operator_commands(name)[name])

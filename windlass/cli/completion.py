@@ -25,15 +25,16 @@ Items = Iterable[tuple[object, object]]
 
 def _completer(ids: Callable[[Client], Items]) -> Callable[[typer.Context, str], Items]:
     def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        from windlass.cli.connect import settings_of
         from windlass.sdk.client import Client
         from windlass.sdk.credentials import TokenCache, master_url, open_session
 
-        options = ctx.find_root().params
+        settings = settings_of(ctx)
         try:
-            url = master_url(options.get("master"), os.environ)
+            url = master_url(settings.master, os.environ)
             cache = TokenCache()
-            user = options.get("user") or cache.active_user(url)
-            token = cache.token(url, str(user)) if user else None
+            user = settings.user or cache.active_user(url)
+            token = cache.token(url, user) if user else None
             with open_session(url, os.environ, token, timeout_s=TIMEOUT_S) as session:
                 found = [(str(id_), str(text or "")) for id_, text in ids(Client(session))]
         except (WindlassError, OSError):
@@ -85,6 +86,10 @@ complete_commands = _completer(_commands)
 complete_jobs = _completer(_jobs)
 complete_pools = _completer(_pools)
 
+AgentId = Annotated[
+    str,
+    typer.Argument(help="Agent id.", show_default=False, autocompletion=_completer(_agents)),
+]
 ExperimentId = Annotated[
     int, typer.Argument(help="Experiment id.", autocompletion=_completer(_experiments))
 ]

@@ -6,18 +6,27 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import typer
 
 from windlass.base.errors import PermissionDenied
-from windlass.cli.main import Settings
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import AskTrust, connect, master_url, open_session
 from windlass.sdk.session import Session
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The global options."""
+
+    master: str | None
+    user: str | None
+
+
 def settings_of(ctx: typer.Context) -> Settings:
-    return ctx.find_object(Settings) or Settings()
+    given = ctx.find_root().params
+    return Settings(given.get("master"), given.get("user"))
 
 
 def client_for(ctx: typer.Context) -> Client:

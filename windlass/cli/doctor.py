@@ -17,8 +17,9 @@ from windlass import __version__
 from windlass.base.checks import CHECKS_GROUP, Check, Status
 from windlass.base.errors import Unauthenticated, WindlassError
 from windlass.base.packages import DISTRIBUTION, shadowed, shadowing_text
-from windlass.cli.main import Settings
-from windlass.cli.output.text import print_json, print_rows
+from windlass.cli.connect import Settings, settings_of
+from windlass.cli.output.columns import print_rows
+from windlass.cli.output.text import print_json
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import TokenCache, master_url, open_session
 from windlass.sdk.session import Session
@@ -31,9 +32,9 @@ PUBLISHED = "determined"
 TIMEOUT_S = 5.0
 
 
-def run_doctor(settings: Settings, as_json: bool, *, offline: bool = False) -> None:
+def run_doctor(ctx: typer.Context, as_json: bool, *, offline: bool = False) -> None:
     """Print all checks. `offline`: without those of a master that answers. Raises typer.Exit(1) if one failed."""
-    checks = list(_all(settings, offline))
+    checks = list(_all(settings_of(ctx), offline))
     if as_json:
         print_json([asdict(check) for check in checks])
     else:

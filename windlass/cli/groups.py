@@ -30,13 +30,19 @@ BOXES = 110
 """Columns of a terminal from which on help is shown in boxes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LazyCommand:
-    """The module of a command group, and its line in --help, which does not load it."""
+@dataclass(frozen=True, slots=True)
+class LazyGroup:
+    """A command group by its module below `windlass.cli`, which is loaded when it is called; its line in --help."""
 
     module: str
     help: str
-    aliases: tuple[str, ...] = ()
+    alias: str = ""
+
+    def load(self) -> TyperGroup:
+        app: typer.Typer = importlib.import_module(f"windlass.cli.{self.module}").app
+        group = _as_group(app)
+        group.help = self.help
+        return group
 
 
 class MissingExtra(WindlassError):
@@ -83,10 +89,17 @@ class OperatorGroup(AliasedGroup):
         return [*own, *(name for name in theirs if name not in own)]
 
 
+def command_group(help_: str = "", cls: type[AliasedGroup] = AliasedGroup) -> typer.Typer:
+    """A group of commands, also if it has only one. Its help, if it is not in another group, stands in `main`."""
+    app = typer.Typer(cls=cls, no_args_is_help=True, add_completion=False, help=help_)
+    app.callback()(lambda: None)
+    return app
+
+
 class RootGroup(TyperGroup):
     """`det`: the groups of `LAZY`, loaded on use. Every known error becomes one line on stderr and exit code 1."""
 
-    lazy: ClassVar[dict[str, LazyCommand]] = {}
+    lazy: ClassVar[dict[str, LazyGroup]] = {}
     operators: ClassVar[dict[str, str]] = {}
     """Commands that entry points of the same name bring, and their lines in --help."""
 
@@ -95,8 +108,8 @@ class RootGroup(TyperGroup):
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         for name, lazy in self.lazy.items():
-            if cmd_name == name or cmd_name in lazy.aliases:
-                return _Unloaded(name=name, help=_with_aliases(lazy), module=lazy.module)
+            if cmd_name in (name, lazy.alias):
+                return _Unloaded(name, lazy)
         if cmd_name in self.operators:
             return _UnloadedOperator(name=cmd_name, help=self.operators[cmd_name])
         return super().get_command(ctx, cmd_name)
@@ -125,15 +138,15 @@ class RootGroup(TyperGroup):
 class _Unloaded(TyperGroup):
     """Stands for a command group until somebody calls it."""
 
-    def __init__(self, *, name: str, help: str, module: str) -> None:
-        super().__init__(name=name, help=help)
-        self._module = module
+    def __init__(self, name: str, lazy: LazyGroup) -> None:
+        also = f" (also: {lazy.alias})" if lazy.alias else ""
+        super().__init__(name=name, help=lazy.help + also)
+        self._lazy = lazy
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
     ) -> Context:
-        app: typer.Typer = importlib.import_module(self._module).app
-        return _as_group(app).make_context(info_name, args, parent, **extra)
+        return self._lazy.load().make_context(info_name, args, parent, **extra)
 
 
 class _UnloadedOperator(TyperGroup):
@@ -176,10 +189,6 @@ def _as_group(app: typer.Typer) -> TyperGroup:
     single = TyperGroup(name=group.name)
     single.add_command(group)
     return single
-
-
-def _with_aliases(lazy: LazyCommand) -> str:
-    return f"{lazy.help} (also: {', '.join(lazy.aliases)})" if lazy.aliases else lazy.help
 
 
 def _fail(message: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,74 +12,30 @@ import typer
 
 from windlass import __version__
 from windlass.cli import quick_values
-from windlass.cli.groups import LazyCommand, RootGroup
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The global options."""
-
-    master: str | None = None
-    user: str | None = None
+from windlass.cli.groups import LazyGroup, RootGroup
 
 
 class DetGroup(RootGroup):
     operators = {"simulate": "Show what a master.yaml would cost on a trace of jobs."}  # noqa: RUF012 - as `lazy`
     lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
-        "agent": LazyCommand(
-            module="windlass.cli.cluster.agent",
-            help="List and drain machines; run an agent.",
-            aliases=("a",),
+        "agent": LazyGroup("cluster.agent", "List and drain machines; run an agent.", "a"),
+        "checkpoint": LazyGroup(
+            "experiment.checkpoint", "Show, download and delete checkpoints.", "c"
         ),
-        "checkpoint": LazyCommand(
-            module="windlass.cli.experiment.checkpoint",
-            help="Show, download and delete checkpoints.",
-            aliases=("c",),
+        "command": LazyGroup("job.command", "Run and control commands.", "cmd"),
+        "deploy": LazyGroup("deploy.local", "Start and stop a cluster.", "d"),
+        "experiment": LazyGroup(
+            "experiment.commands", "Submit, watch and control experiments.", "e"
         ),
-        "command": LazyCommand(
-            module="windlass.cli.job.command", help="Run and control commands.", aliases=("cmd",)
-        ),
-        "deploy": LazyCommand(
-            module="windlass.cli.deploy.local", help="Start and stop a cluster.", aliases=("d",)
-        ),
-        "experiment": LazyCommand(
-            module="windlass.cli.experiment.commands",
-            help="Submit, watch and control experiments.",
-            aliases=("e",),
-        ),
-        "fleet": LazyCommand(
-            module="windlass.cli.fleet.commands",
-            help="Show the machines of elastic pools and their costs.",
-        ),
-        "hpc": LazyCommand(
-            module="windlass.cli.cluster.hpc",
-            help="Run a private master on a Slurm or PBS cluster.",
-        ),
-        "job": LazyCommand(
-            module="windlass.cli.job.commands", help="Manage the job queue.", aliases=("j",)
-        ),
-        "master": LazyCommand(
-            module="windlass.cli.cluster.master", help="Show the master; run one.", aliases=("m",)
-        ),
-        "resource-pool": LazyCommand(
-            module="windlass.cli.cluster.resource_pool",
-            help="List resource pools.",
-            aliases=("rp",),
-        ),
-        "slot": LazyCommand(
-            module="windlass.cli.cluster.slot",
-            help="List and drain single GPUs and other slots.",
-            aliases=("s",),
-        ),
-        "task": LazyCommand(module="windlass.cli.job.task", help="Show the logs of tasks."),
-        "trial": LazyCommand(
-            module="windlass.cli.experiment.trial",
-            help="Show trials and their logs.",
-            aliases=("t",),
-        ),
-        "user": LazyCommand(
-            module="windlass.cli.cluster.user", help="Log in and out; manage users.", aliases=("u",)
-        ),
+        "fleet": LazyGroup("fleet.commands", "Show the machines of elastic pools and their costs."),
+        "hpc": LazyGroup("cluster.hpc", "Run a private master on a Slurm or PBS cluster."),
+        "job": LazyGroup("job.commands", "Manage the job queue.", "j"),
+        "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
+        "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
+        "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
+        "task": LazyGroup("job.task", "Show the logs and batch jobs of tasks."),
+        "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
+        "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
     }
 
 
@@ -121,7 +76,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    ctx.obj = Settings(master, user)
+    """The options are read by `connect.settings_of`."""
 
 
 @app.command()
@@ -132,7 +87,7 @@ def version(
     """Show the version of this client, and of the master if it can be reached."""
     from windlass.cli.version import show_version
 
-    show_version(ctx.find_object(Settings) or Settings(), as_json)
+    show_version(ctx, as_json)
 
 
 @app.command()
@@ -163,7 +118,7 @@ def doctor(
     # Where the checks of the extras look, as the commands of a master do.
     given = {"WINDLASS_DATA_DIR": data_dir, "DET_CONFIG_FILE": config_file}
     os.environ.update({name: str(path) for name, path in given.items() if path is not None})
-    run_doctor(ctx.find_object(Settings) or Settings(), as_json, offline=offline)
+    run_doctor(ctx, as_json, offline=offline)
 
 
 def run() -> None:

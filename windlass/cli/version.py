@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 
+import typer
+
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.tls.trust import CertificateRefused
-from windlass.cli.main import Settings
+from windlass.cli.connect import settings_of
 from windlass.cli.output.text import print_fields, print_json
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import master_url, open_session
 from windlass.sdk.wire import Json, MasterUnreachable
 
 
-def show_version(settings: Settings, as_json: bool) -> None:
+def show_version(ctx: typer.Context, as_json: bool) -> None:
     """Works without a master and without a login."""
-    url = master_url(settings.master, os.environ)
+    url = master_url(settings_of(ctx).master, os.environ)
     master: Json | None = None
     why = ""
     with open_session(url, os.environ) as session:

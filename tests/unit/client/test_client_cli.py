@@ -15,7 +15,8 @@ from tests.fakes.client_cli import EXPERIMENT, TRIAL, det
 from windlass import __version__
 from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
-from windlass.cli.output.text import fit_columns, waiting_text
+from windlass.cli.output.layout import fit_columns
+from windlass.cli.output.text import waiting_text
 from windlass.sdk.session import hash_password
 
 REPOSITORY = Path(__file__).parents[3]

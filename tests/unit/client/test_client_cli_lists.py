@@ -265,3 +265,53 @@ def test_describe_shows_what_it_waits_for(full: ScriptedMaster) -> None:
     result = det(full, "e", "describe", "7")
     assert "queued behind 3 jobs" in result.stdout
     assert json.loads(det(full, "e", "describe", "7", "--json").stdout)["trials"] == [TRIAL]
+
+
+def test_columns_are_chosen_for_tables_csv_and_json(full: ScriptedMaster) -> None:
+    shown = det(full, "e", "list", "--columns", "state,ID, waiting-for").stdout.splitlines()
+    assert shown[0].split() == ["State", "ID", "Waiting", "for"]
+    assert shown[1].split()[:2] == ["QUEUED", "7"]
+    csv_lines = det(full, "e", "list", "--columns", "id,name", "--csv").stdout.splitlines()
+    assert csv_lines == ["ID,Name", "7,digits"]
+    documents = json.loads(det(full, "e", "list", "--columns", "id,waiting_for", "--json").stdout)
+    assert documents == [{"id": 7, "waiting_for": "queued behind 3 jobs"}]
+
+
+def test_rows_are_sorted_by_values_and_cut_afterwards(full: ScriptedMaster) -> None:
+    agents = [
+        {"id": name, "slots": {str(n): {} for n in range(count)}, "version": version}
+        for name, count, version in (("a", 2, None), ("b", 10, "0.2"), ("c", 9, "0.1"))
+    ]
+    full.on("GET", "/api/v1/agents", {"agents": agents})
+
+    def names(*arguments: str) -> list[str]:
+        lines = det(full, "a", "list", "--columns", "agent", "--csv", *arguments).stdout
+        return lines.splitlines()[1:]
+
+    assert names() == ["a", "b", "c"]
+    assert names("--sort", "slots") == ["a", "c", "b"], "as numbers"
+    assert names("--sort", "-slots", "--limit", "1") == ["b"]
+    assert names("--sort", "-version") == ["b", "c", "a"], "what has no value comes last"
+    ids = [
+        agent["id"]
+        for agent in json.loads(det(full, "a", "list", "--sort=-slots", "--json").stdout)
+    ]
+    assert ids == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("option", ["--columns", "--sort"])
+def test_an_unknown_column_is_refused_with_those_there_are(
+    option: str, full: ScriptedMaster
+) -> None:
+    refused = det(full, "rp", "list", option, "prize")
+    assert refused.exit_code == 1
+    assert f'{option}: there is no column "prize"; use pool, kind, scheduler' in refused.stderr
+
+
+def test_a_machine_is_found_by_its_first_characters(full: ScriptedMaster) -> None:
+    full.on("GET", "/api/v1/windlass/fleet", {"instances": [{"id": "i-1"}, {"id": "i-2"}]})
+    several = det(full, "fleet", "describe", "i-")
+    assert several.exit_code == 1
+    assert "2 instance ids begin with 'i-': i-1, i-2" in several.stderr
+    none = det(full, "fleet", "describe", "i-3").stderr
+    assert "instance 'i-3' not found; nearest: i-" in none

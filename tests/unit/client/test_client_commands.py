@@ -17,8 +17,8 @@ from client_scripted_master import WAIT_S, Answer, Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
 from tests.fakes.client_cli import on_a_terminal
-from windlass.cli.job.command_watch import short_ids
 from windlass.cli.main import app
+from windlass.cli.output.columns import short_ids
 
 REPOSITORY = Path(__file__).parents[3]
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -373,8 +373,8 @@ def test_the_list_fits_a_terminal_of_80_columns(cluster: ScriptedMaster) -> None
     ("prefix", "message"),
     [
         ("0a1b", f"2 command ids begin with '0a1b': {ID}, {OTHER}"),
-        ("ffff", "No command id begins with 'ffff'"),
-        ("", "No command id begins with ''"),
+        ("ffff", "command 'ffff' not found: see `det cmd list -a`"),
+        ("", "command '' not found: see `det cmd list -a`"),
     ],
 )
 def test_a_prefix_must_mean_one_command(prefix: str, message: str, cluster: ScriptedMaster) -> None:

@@ -15,8 +15,9 @@ import pytest
 from client_scripted_master import Asked, ScriptedMaster, log_in
 from typer.testing import CliRunner, Result
 
-from windlass.cli.job.words import parse_operation, short_ids
+from windlass.cli.job.words import parse_operation
 from windlass.cli.main import app
+from windlass.cli.output.columns import short_ids
 
 FIRST = "0a1b2c3d-0000-4000-8000-000000000001"
 SECOND = "0a1b2c3d-1111-4000-8000-000000000002"

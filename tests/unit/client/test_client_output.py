@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from windlass.cli.main import app
 from windlass.cli.output.progress import transfer
-from windlass.cli.output.states import style
+from windlass.cli.output.text import style
 from windlass.cli.output.times import local_time
 from windlass.sdk.session import Session
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -78,8 +77,8 @@ def problem(root: Any, text: str) -> str:
 def _top(root: Any, word: str) -> Any:
     """The command itself, where `det` has a stand-in that loads it when it runs."""
     for name, lazy in DetGroup.lazy.items():
-        if word in (name, *lazy.aliases):
-            return typer.main.get_command(importlib.import_module(lazy.module).app)
+        if word in (name, lazy.alias):
+            return lazy.load()
     if word in DetGroup.operators:
         return load_operator_commands(word)[word]
     return root.get_command(None, word)

@@ -17,7 +17,8 @@ from windlass.base.option_groups import with_groups
 from windlass.cli.cluster.join_token import url_for_agents
 from windlass.cli.connect import ask_password, client_for, for_administrators
 from windlass.cli.groups import MissingExtra
-from windlass.cli.output.text import JsonOption, notice, print_json, print_rows
+from windlass.cli.output.columns import Column, JsonOption, Table
+from windlass.cli.output.text import notice, print_json
 from windlass.sdk.client import Client
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -303,32 +304,25 @@ def _revoke(client: Client, token_id: str) -> None:
 def _report(outcomes: Sequence[Any], as_json: bool) -> None:
     """Exits with 1 if a machine failed."""
     failed = sum(outcome.result == "failed" for outcome in outcomes)
+    rows = [
+        {"host": each.host, "result": each.result, "step": each.step, "error": each.error}
+        | each.agent
+        for each in outcomes
+    ]
     if as_json:
-        print_json(
-            [
-                {
-                    "host": outcome.host,
-                    "result": outcome.result,
-                    "step": outcome.step,
-                    "error": outcome.error,
-                    **outcome.agent,
-                }
-                for outcome in outcomes
-            ]
-        )
+        print_json(rows)
     else:
-        rows = [
-            [
-                outcome.host,
-                outcome.result,
-                outcome.agent.get("agent_id"),
-                outcome.agent.get("pool"),
-                outcome.agent.get("slots"),
-                f"{outcome.step}: {outcome.error}" if outcome.error else "",
-            ]
-            for outcome in outcomes
-        ]
-        print_rows(["Machine", "Result", "Agent", "Pool", "Slots", "Error"], rows)
+        OUTCOMES.print(rows)
     if failed:
         notice(f"{failed} of {len(outcomes)} machines failed; call again to go on with them")
         raise typer.Exit(1)
+
+
+OUTCOMES = Table(
+    Column("Machine", "host"),
+    Column("Result", "result"),
+    Column("Agent", "agent_id"),
+    Column("Pool", "pool"),
+    Column("Slots", "slots"),
+    Column("Error", lambda row: f"{row['step']}: {row['error']}" if row["error"] else ""),
+)

@@ -12,17 +12,17 @@ import typer
 from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.network import is_loopback
+from windlass.base.option_groups import with_groups
+from windlass.base.plurals import counted
 from windlass.cli.connect import client_for, for_administrators
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import CsvOption, JsonOption, notice, print_json, print_rows
-from windlass.cli.output.times import UtcOption, local_time
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
+from windlass.cli.output.text import notice, print_json
+from windlass.cli.output.times import local_time
 from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Create, list and revoke the tokens with which machines join. For administrators.",
+app = command_group(
+    "Create, list and revoke the tokens with which machines join. For administrators."
 )
 
 ANY = "any"
@@ -68,22 +68,13 @@ def create(
 
 
 @app.command("list")
-def list_tokens(
-    ctx: typer.Context,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
-) -> None:
+@with_groups
+def list_tokens(ctx: typer.Context, out: TableOptions) -> None:
     """List join tokens, masked, with who joined by them. Those that are over stay for 30 days."""
     client = client_for(ctx)
     with for_administrators():
         tokens = client.join_tokens()
-    if as_json:
-        print_json(tokens)
-        return
-    headers = ["ID", "Pool", "State", "Joined", "Last used", "Expires", "Created", "By"]
-    headers += ["Description"]
-    print_rows(headers, [_row(token) for token in tokens], as_csv=as_csv)
+    out.show(TOKENS, tokens)
 
 
 @app.command()
@@ -142,7 +133,7 @@ def url_for_agents(ours: str, masters: str) -> str:
 
 def _tell(token: Json) -> None:
     who = ", ".join(token["agents"]) or (
-        "any number of agents" if token["uses"] is None else _counted(token["uses"])
+        "any number of agents" if token["uses"] is None else counted(token["uses"], "agent")
     )
     until = (
         f"until {local_time(token['expiresAt'])}" if token["expiresAt"] else "until it is revoked"
@@ -152,20 +143,18 @@ def _tell(token: Json) -> None:
     )
 
 
-def _counted(uses: int) -> str:
-    return "one agent" if uses == 1 else f"{uses} agents"
+def _joined(token: Json) -> str:
+    return f"{len(token['joined'])} of {'any' if token['uses'] is None else token['uses']}"
 
 
-def _row(token: Json) -> list[object]:
-    most = "any" if token["uses"] is None else token["uses"]
-    return [
-        token["id"],
-        token["pool"],
-        token["state"],
-        f"{len(token['joined'])} of {most}",
-        local_time(token["lastUsedAt"]),
-        local_time(token["expiresAt"]) or NEVER,
-        local_time(token["createdAt"]),
-        token["createdBy"],
-        token["description"],
-    ]
+TOKENS = Table(
+    Column("ID", "id"),
+    Column("Pool", "pool"),
+    Column("State", "state"),
+    Column("Joined", _joined),
+    Column("Last used", "lastUsedAt", local_time),
+    Column("Expires", "expiresAt", lambda at: local_time(at) or NEVER),
+    Column("Created", "createdAt", local_time),
+    Column("By", "createdBy"),
+    Column("Description", "description"),
+)

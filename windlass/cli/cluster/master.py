@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from windlass.cli.cluster import join_token
-from windlass.cli.completion import complete_agents
+from windlass.cli.completion import AgentId
 from windlass.cli.connect import client_for, for_administrators, session_for
-from windlass.cli.groups import OperatorGroup
-from windlass.cli.output.text import JsonOption, notice, print_fields, print_json
+from windlass.cli.groups import OperatorGroup, command_group
+from windlass.cli.output.columns import JsonOption
+from windlass.cli.output.text import notice, print_fields, print_json
 from windlass.sdk.client import Client
 
 
@@ -18,17 +19,8 @@ class MasterGroup(OperatorGroup):
     entry_point = "master"
 
 
-app = typer.Typer(
-    cls=MasterGroup, no_args_is_help=True, add_completion=False, help="Show the master; run one."
-)
-
-
+app = command_group(cls=MasterGroup)
 app.add_typer(join_token.app, name="join-token")
-
-
-@app.callback()
-def group() -> None:
-    """Show the master; run one."""
 
 
 @app.command()
@@ -45,9 +37,7 @@ def info(ctx: typer.Context, as_json: JsonOption = False) -> None:
 @app.command("forget-agent")
 def forget_agent(
     ctx: typer.Context,
-    agent_id: Annotated[
-        str, typer.Argument(help="Agent id.", autocompletion=complete_agents, show_default=False)
-    ],
+    agent_id: AgentId,
     force: Annotated[
         bool, typer.Option("--force", help="Do it also while the agent is connected.")
     ] = False,

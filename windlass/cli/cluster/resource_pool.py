@@ -2,73 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
+from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import CsvOption, JsonOption, print_json, print_rows
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, Table, TableOptions, joined
+from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="List resource pools."
-)
-
-
-@app.callback()
-def group() -> None:
-    """List resource pools."""
+app = command_group()
 
 
 @app.command("list")
-def list_pools(ctx: typer.Context, as_json: JsonOption = False, as_csv: CsvOption = False) -> None:
+@with_groups
+def list_pools(ctx: typer.Context, out: TableOptions) -> None:
     """List resource pools, their agents and slots."""
-    pools = client_for(ctx).resource_pools()
-    if as_json:
-        print_json(pools)
-        return
-    headers = [
-        "Pool",
-        "Kind",
-        "Scheduler",
-        "Agents",
-        "Min",
-        "Max",
-        "Slots",
-        "In use",
-        "Buys",
-        "Default for",
-    ]
-    print_rows(headers, [_row(pool) for pool in pools], as_csv=as_csv)
+    out.show(POOLS, client_for(ctx).resource_pools())
 
 
-def _row(pool: dict[str, Any]) -> list[Any]:
-    defaults = [
-        word
-        for key, word in (("defaultComputePool", "compute"), ("defaultAuxPool", "aux"))
-        if pool.get(key)
-    ]
-    return [
-        pool.get("name"),
-        _kind(pool),
-        str(pool.get("schedulerType", "")).removeprefix("SCHEDULER_TYPE_").lower(),
-        pool.get("numAgents"),
-        pool.get("minAgents") if _kind(pool) != "static" else "",
-        pool.get("maxAgents") if _kind(pool) != "static" else "",
-        pool.get("slotsAvailable"),
-        pool.get("slotsUsed"),
-        _buys(pool),
-        ", ".join(defaults),
-    ]
+def _kind(pool: Json) -> str:
+    """The API has words for static pools and for two clouds; a static pool has no limit of instances."""
+    kind = str(pool.get("type", "")).removeprefix("RESOURCE_POOL_TYPE_").lower()
+    return "elastic" if kind == "static" and int(pool.get("maxAgents") or 0) > 0 else kind
 
 
-def _buys(pool: dict[str, Any]) -> str:
+def _scheduler(pool: Json) -> str:
+    return str(pool.get("schedulerType", "")).removeprefix("SCHEDULER_TYPE_").lower()
+
+
+def _buys(pool: Json) -> str:
     """Types of machines, and whether some of them may be taken back."""
     spot = " (spot)" if pool.get("preemptible") else ""
     return f"{pool.get('instanceType') or ''}{spot}".strip()
 
 
-def _kind(pool: dict[str, Any]) -> str:
-    """The API has words for static pools and for two clouds; a static pool has no limit of instances."""
-    kind = str(pool.get("type", "")).removeprefix("RESOURCE_POOL_TYPE_").lower()
-    return "elastic" if kind == "static" and int(pool.get("maxAgents") or 0) > 0 else kind
+def _default_for(pool: Json) -> str:
+    kinds = {"defaultComputePool": "compute", "defaultAuxPool": "aux"}
+    return joined(word for key, word in kinds.items() if pool.get(key))
+
+
+POOLS = Table(
+    Column("Pool", "name"),
+    Column("Kind", _kind),
+    Column("Scheduler", _scheduler),
+    Column("Agents", "numAgents"),
+    Column("Min", lambda pool: pool.get("minAgents") if _kind(pool) != "static" else ""),
+    Column("Max", lambda pool: pool.get("maxAgents") if _kind(pool) != "static" else ""),
+    Column("Slots", "slotsAvailable"),
+    Column("In use", "slotsUsed"),
+    Column("Buys", _buys),
+    Column("Default for", _default_for),
+)

@@ -2,64 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from windlass.base.option_groups import with_groups
 from windlass.cli.cluster.agent import DrainOption, device_kind, service_state
-from windlass.cli.completion import complete_agents
+from windlass.cli.completion import AgentId
 from windlass.cli.connect import client_for, for_administrators
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import (
-    CsvOption,
-    JsonOption,
-    LimitOption,
-    notice,
-    print_json,
-    print_rows,
-)
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, Table, TableOptions, joined
+from windlass.cli.output.text import notice
+from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="List and drain single GPUs and other slots.",
-)
+app = command_group()
 
-AgentId = Annotated[
-    str, typer.Argument(help="Agent id.", show_default=False, autocompletion=complete_agents)
-]
 SlotId = Annotated[int, typer.Argument(help="Number of the slot.", show_default=False)]
 
 FREE = "FREE"
 OCCUPIED = "OCCUPIED"
 """Used by something that is not in the list of tasks (any more)."""
 
-COLUMNS = {
-    "Agent": "agent_id",
-    "Pool": "resource_pools",
-    "Slot": "slot_id",
-    "State": "state",
-    "Allocation": "allocation_id",
-    "Task": "task_name",
-    "Kind": "type",
-    "Device": "device",
-}
-"""Headers, and the keys of the JSON form that they stand for."""
-
-
-@app.callback()
-def group() -> None:
-    """List and drain single GPUs and other slots."""
+SLOTS = Table(
+    Column("Agent", "agent_id"),
+    Column("Pool", "resource_pools"),
+    Column("Slot", "slot_id"),
+    Column("State", "state"),
+    Column("Allocation", "allocation_id"),
+    Column("Task", "task_name"),
+    Column("Kind", "type"),
+    Column("Device", "device"),
+)
 
 
 @app.command("list")
-def list_slots(
-    ctx: typer.Context,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
+@with_groups
+def list_slots(ctx: typer.Context, out: TableOptions) -> None:
     """List every slot of the cluster and the task that uses it."""
     client = client_for(ctx)
     tasks = {
@@ -71,13 +49,8 @@ def list_slots(
         _describe(agent, slot, tasks)
         for agent in sorted(client.agents(), key=lambda agent: str(agent.get("id")))
         for slot in (agent.get("slots") or {}).values()
-    ][:limit]
-    if as_json:
-        print_json(slots)
-        return
-    print_rows(
-        list(COLUMNS), [[slot[key] for key in COLUMNS.values()] for slot in slots], as_csv=as_csv
-    )
+    ]
+    out.show(SLOTS, slots)
 
 
 @app.command()
@@ -101,16 +74,14 @@ def disable(
     notice(f"{'Draining' if drain else 'Disabled'} slot {slot_id} of agent {agent_id}")
 
 
-def _describe(
-    agent: dict[str, Any], slot: dict[str, Any], tasks: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _describe(agent: Json, slot: Json, tasks: dict[str, Json]) -> Json:
     """`tasks`: by the ids of their containers."""
     container = slot.get("container")
     task = tasks.get(container.get("id")) if container else None
     held = task.get("allocationId") if task else OCCUPIED
     return {
         "agent_id": agent.get("id"),
-        "resource_pools": ", ".join(agent.get("resourcePools") or []),
+        "resource_pools": joined(agent.get("resourcePools")),
         "slot_id": slot.get("id"),
         "enabled": slot.get("enabled", True),
         "draining": slot.get("draining", False),

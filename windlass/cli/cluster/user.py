@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument, Unauthenticated
+from windlass.base.option_groups import with_groups
 from windlass.cli.connect import (
     ask_password,
     client_for,
@@ -16,25 +17,14 @@ from windlass.cli.connect import (
     session_for,
     settings_of,
 )
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import (
-    CsvOption,
-    JsonOption,
-    LimitOption,
-    notice,
-    print_json,
-    print_rows,
-)
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
+from windlass.cli.output.text import notice, print_json
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url
 from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Log in and out; manage users.",
-)
+app = command_group()
 
 SHORTEST_PASSWORD = 8
 
@@ -97,28 +87,10 @@ def whoami(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 
 @app.command("list")
-def list_users(
-    ctx: typer.Context,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
+@with_groups
+def list_users(ctx: typer.Context, out: TableOptions) -> None:
     """List the users of the cluster."""
-    users = client_for(ctx).users(limit=limit)
-    if as_json:
-        print_json(users)
-        return
-    rows = [
-        (
-            user.get("username"),
-            user.get("displayName"),
-            *(_yes(user.get(key)) for key in _FLAGS),
-            _agent_user(user.get("agentUserGroup")),
-        )
-        for user in users
-    ]
-    titles = ["User", "Name", "Active", "Admin", "Remote", "Tasks run as"]
-    print_rows(titles, rows, as_csv=as_csv)
+    out.show(USERS, client_for(ctx).users(limit=out.limit))
 
 
 @app.command()
@@ -206,19 +178,6 @@ def change_password(
         cache.remember(client.session.url, me, client.session.login(me, password), active=active)
 
 
-_FLAGS = ("active", "admin", "remote")
-
-
-def _yes(flag: object) -> str:
-    return "yes" if flag else "no"
-
-
-def _agent_user(link: Json | None) -> str:
-    if not link:
-        return ""
-    return f"{link['agentUser']}:{link['agentGroup']} ({link['agentUid']}:{link['agentGid']})"
-
-
 def _password(name: str, url: str, from_stdin: bool) -> str:
     if from_stdin:
         return _line()
@@ -259,3 +218,23 @@ def _missing(password: str) -> list[str]:
 
 def _line() -> str:
     return sys.stdin.readline().rstrip("\r\n")
+
+
+def _yes(flag: object) -> str:
+    return "yes" if flag else "no"
+
+
+def _agent_user(link: Json | None) -> str:
+    if not link:
+        return ""
+    return f"{link['agentUser']}:{link['agentGroup']} ({link['agentUid']}:{link['agentGid']})"
+
+
+USERS = Table(
+    Column("User", "username"),
+    Column("Name", "displayName"),
+    Column("Active", "active", _yes),
+    Column("Admin", "admin", _yes),
+    Column("Remote", "remote", _yes),
+    Column("Tasks run as", "agentUserGroup", _agent_user),
+)

@@ -11,7 +11,8 @@ import typer
 
 from windlass.base.errors import InvalidState, WindlassError
 from windlass.base.plurals import counted
-from windlass.cli.output.text import notice, print_json, print_rows, print_yaml
+from windlass.cli.output.columns import print_rows
+from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import HEADERS, Found, Tagged, merged, recorded
 from windlass.deploy.cloud.machines import Machines

@@ -23,7 +23,8 @@ from windlass.cli.deploy.cloud import (
     with_password,
 )
 from windlass.cli.deploy.model_options import command_of
-from windlass.cli.output.text import JsonOption, notice, print_json
+from windlass.cli.output.columns import JsonOption
+from windlass.cli.output.text import notice, print_json
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.gcp_bucket import GcpBucket
 from windlass.deploy.cloud.gcp_machines import GcpMachines

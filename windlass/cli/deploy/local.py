@@ -43,7 +43,8 @@ from windlass.cli.deploy.local_output import (
     tell_up,
     warn,
 )
-from windlass.cli.output.text import JsonOption, notice, print_json, print_rows, say
+from windlass.cli.output.columns import JsonOption, print_rows
+from windlass.cli.output.text import notice, print_json, say
 from windlass.deploy.local.cluster import (
     MANY_AGENTS,
     Agent,

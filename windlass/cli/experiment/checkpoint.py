@@ -9,74 +9,42 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli.completion import CheckpointUuid, ExperimentId
+from windlass.base.option_groups import with_groups
+from windlass.cli.completion import CheckpointUuid
 from windlass.cli.connect import client_for
-from windlass.cli.experiment.copies import ModeOption, QuietOption, TrustHostOption, fetch, show
+from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, show
 from windlass.cli.experiment.show import list_checkpoints
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import (
-    CsvOption,
-    JsonOption,
-    LimitOption,
-    notice,
-    print_json,
-    see_log,
-)
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import JsonOption
+from windlass.cli.output.text import notice, print_json, see_log
 from windlass.cli.output.times import UtcOption
-from windlass.sdk.downloads import Mode
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Show, download and delete checkpoints.",
-)
+app = command_group()
+app.command("list")(list_checkpoints)
 
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 Uuids = Annotated[str, typer.Argument(metavar="UUIDS", help="UUIDs, separated by commas.")]
 
 
-@app.command("list")
-def list_(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    best: Annotated[
-        int | None, typer.Option("--best", min=1, help="Show only the best N by the metric.")
-    ] = None,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
-) -> None:
-    """List the checkpoints of an experiment."""
-    list_checkpoints(ctx, experiment_id, best, limit, as_json, as_csv, utc)
-
-
 @app.command()
+@with_groups
 def download(
     ctx: typer.Context,
     uuid: CheckpointUuid,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
-    ] = None,
-    quiet: QuietOption = False,
-    mode: ModeOption = Mode.AUTO,
-    trust_host: TrustHostOption = None,
+    *,
+    output_dir: OutputDirOption = None,
     as_json: JsonOption = False,
-    utc: UtcOption = False,
+    copy: CopyOptions,
 ) -> None:
     """Copy a checkpoint to this machine. Run it again to go on after an interruption."""
     client = client_for(ctx)
     checkpoint = client.checkpoint(uuid)
     target = output_dir or Path("checkpoints") / uuid
-    fetch(client, checkpoint, target, mode, trust_host)
+    copy.fetch(client, checkpoint, target)
     if as_json:
         print_json({"path": str(target), "checkpoint": checkpoint})
-    elif quiet:
-        typer.echo(target)
     else:
-        show(checkpoint, target)
+        copy.tell(checkpoint, target)
 
 
 @app.command()

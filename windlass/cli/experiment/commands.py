@@ -8,35 +8,23 @@ from typing import Annotated
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
+from windlass.base.option_groups import with_groups
 from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
-from windlass.cli.experiment.copies import (
-    ModeOption,
-    QuietOption,
-    TrustHostOption,
-    fetch,
-    show,
-    without_metric,
-)
-from windlass.cli.experiment.failures import error_of, print_failure, print_trial_failure
-from windlass.cli.groups import AliasedGroup
+from windlass.cli.experiment.copies import CopyOptions, without_metric
+from windlass.cli.experiment.failures import print_failure
+from windlass.cli.experiment.waiting import follow_first_trial, has_ended, wait_for_end
+from windlass.cli.groups import command_group
 from windlass.cli.job.words import already_ended
-from windlass.cli.output.follow import await_first_trial, await_trial_end, print_logs, wait_for_end
+from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.progress import upload
-from windlass.cli.output.text import JsonOption, notice, print_json, see_log, state_name
-from windlass.cli.output.times import UtcOption
-from windlass.sdk.client import TERMINAL_STATES, Client, ExperimentAction
-from windlass.sdk.downloads import Mode
+from windlass.cli.output.text import notice, print_json, see_log, state_name
+from windlass.sdk.client import ExperimentAction
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Submit, watch and control experiments.",
-)
+app = command_group()
 app.add_typer(experiment_set.app, name="set")
 
 _WARNINGS = {
@@ -101,7 +89,7 @@ def create(
     else:
         typer.echo(f"Created experiment {experiment_id}")
     if follow:
-        _follow_first_trial(client, experiment_id)
+        follow_first_trial(client, experiment_id)
 
 
 # Here, so that --help lists them between `create` and the commands that change something.
@@ -181,19 +169,18 @@ def delete(
 
 
 @app.command()
+@with_groups
 def download(
     ctx: typer.Context,
     experiment_id: ExperimentId,
+    *,
     output_dir: Annotated[
         Path, typer.Option("-o", "--output-dir", help="Write into UUID below this directory.")
     ] = Path("checkpoints"),
     top_n: Annotated[
         int, typer.Option("--top-n", min=1, help="How many, the best ones first.")
     ] = 1,
-    quiet: QuietOption = False,
-    mode: ModeOption = Mode.AUTO,
-    trust_host: TrustHostOption = None,
-    utc: UtcOption = False,
+    copy: CopyOptions,
 ) -> None:
     """Copy the best checkpoints of an experiment, by its metric, to this machine."""
     client = client_for(ctx)
@@ -204,11 +191,8 @@ def download(
         if why := without_metric(found):
             notice(f"warning: checkpoint {found['uuid']} is not known to be the best: {why}")
         target = output_dir / str(found["uuid"])
-        fetch(client, found, target, mode, trust_host)
-        if quiet:
-            typer.echo(target)
-        else:
-            show(found, target)
+        copy.fetch(client, found, target)
+        copy.tell(found, target)
 
 
 @app.command("delete-tensorboard-files")
@@ -225,21 +209,8 @@ def _act(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done:
 
 def _end(ctx: typer.Context, experiment_id: int, action: ExperimentAction, done: str) -> None:
     """What has ended already is no error, but nothing was done either."""
-    state = client_for(ctx).experiment(experiment_id)["experiment"]["state"]
-    if state in TERMINAL_STATES:
-        notice(already_ended(experiment_id, state))
+    experiment = client_for(ctx).experiment(experiment_id)["experiment"]
+    if has_ended(experiment):
+        notice(already_ended(experiment_id, experiment["state"]))
     else:
         _act(ctx, experiment_id, action, done)
-
-
-def _follow_first_trial(client: Client, experiment_id: int) -> None:
-    trial_id = await_first_trial(client, experiment_id)
-    if trial_id is None:
-        print_failure(client, client.experiment(experiment_id)["experiment"])
-        raise typer.Exit(1)
-    notice(f"Printing the log of trial {trial_id}")
-    print_logs(client, trial_id, follow=True)
-    trial = await_trial_end(client, trial_id)
-    if error_of(trial):
-        print_trial_failure(trial)
-        raise typer.Exit(1)

@@ -1,8 +1,8 @@
-"""What the commands that copy a checkpoint to this machine share."""
+"""Copying checkpoints to this machine, and what is shown of one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,43 +10,59 @@ import typer
 
 from windlass.cli.output.progress import transfer
 from windlass.cli.output.text import print_fields, state_name
-from windlass.cli.output.times import local_time
+from windlass.cli.output.times import UtcOption, local_time
 from windlass.sdk.client import Client
 from windlass.sdk.downloads import Mode, download_checkpoint
 from windlass.sdk.wire import Json
 
-ModeOption = Annotated[
-    Mode,
-    typer.Option(
-        "--mode",
-        help="direct: from the storage; master: through the master; auto: direct, else through the master.",
-    ),
-]
-TrustHostOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trust-host",
-        metavar="HOST",
-        help="Send this machine's cloud credentials also to a storage at this address (HOST or HOST:PORT); may be "
-        "repeated. Without it only the provider and the cluster's own storage get them.",
-    ),
-]
-QuietOption = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
+OutputDirOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
 ]
 
 
-def fetch(
-    client: Client,
-    checkpoint: Json,
-    target: Path,
-    mode: Mode,
-    trusted_hosts: Collection[str] | None,
-) -> None:
-    with transfer(f"Downloading {checkpoint['uuid']}") as report:
-        download_checkpoint(
-            client, checkpoint, target, mode=mode, trusted_hosts=trusted_hosts or (), report=report
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """Of commands that copy a checkpoint to this machine."""
+
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
+    ] = False
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            help="direct: from the storage; master: through the master; auto: direct, else through the master.",
+        ),
+    ] = Mode.AUTO
+    trust_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-host",
+            metavar="HOST",
+            help="Send this machine's cloud credentials also to a storage at this address (HOST or HOST:PORT); may be "
+            "repeated. Without it only the provider and the cluster's own storage get them.",
+        ),
+    ] = None
+    utc: UtcOption = False
+
+    def fetch(self, client: Client, checkpoint: Json, target: Path) -> None:
+        with transfer(f"Downloading {checkpoint['uuid']}") as report:
+            download_checkpoint(
+                client,
+                checkpoint,
+                target,
+                mode=self.mode,
+                trusted_hosts=self.trust_host or (),
+                report=report,
+            )
+
+    def tell(self, checkpoint: Json, target: Path) -> None:
+        """Where it is now."""
+        if self.quiet:
+            typer.echo(target)
+        else:
+            show(checkpoint, target)
 
 
 def without_metric(checkpoint: Json) -> str:
@@ -62,9 +78,13 @@ def without_metric(checkpoint: Json) -> str:
     )
 
 
+def size_of(checkpoint: Json) -> int:
+    """Of its files, in bytes."""
+    return sum(int(size) for size in (checkpoint.get("resources") or {}).values())
+
+
 def show(checkpoint: Json, path: Path | None) -> None:
     training = checkpoint.get("training") or {}
-    sizes = (checkpoint.get("resources") or {}).values()
     print_fields(
         [
             ("path", path),
@@ -74,7 +94,7 @@ def show(checkpoint: Json, path: Path | None) -> None:
             ("trial", training.get("trialId")),
             ("steps", (checkpoint.get("metadata") or {}).get("steps_completed")),
             ("reported", local_time(checkpoint.get("reportTime"))),
-            ("bytes", sum(int(size) for size in sizes)),
+            ("bytes", size_of(checkpoint)),
             ("metrics", (training.get("validationMetrics") or {}).get("avgMetrics")),
             ("metadata", checkpoint.get("metadata")),
         ]

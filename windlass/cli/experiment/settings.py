@@ -9,15 +9,11 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.text import print_rows, see_log
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import print_rows
+from windlass.cli.output.text import see_log
 
-app = typer.Typer(cls=AliasedGroup, no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def group() -> None:
-    """Change settings of a running experiment."""
+app = command_group("Change settings of a running experiment.")
 
 
 @app.command()

@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.option_groups import with_groups
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
+from windlass.cli.experiment.copies import size_of
 from windlass.cli.experiment.failures import error_of, print_failure
-from windlass.cli.experiment.trial import FollowOption, HeadOption, TailOption, check_log_options
-from windlass.cli.output.follow import print_logs
-from windlass.cli.output.text import (
-    ERROR,
+from windlass.cli.output.columns import (
+    ENDED,
+    PROGRESS,
+    STARTED,
+    STATE,
     WAITING,
-    CsvOption,
+    Column,
     JsonOption,
-    LimitOption,
-    RawOption,
+    Table,
+    TableOptions,
+)
+from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.text import (
     notice,
     percent,
     print_fields,
     print_json,
-    print_rows,
     print_yaml,
     state_name,
     usd,
     waiting_text,
 )
 from windlass.cli.output.times import UtcOption, local_time
+from windlass.sdk.wire import Json
 
 app = typer.Typer()
 
 
 @app.command("list")
+@with_groups
 def list_experiments(
     ctx: typer.Context,
+    *,
     everybody: Annotated[
         bool, typer.Option("-a", "--all", help="Include other users' and archived ones.")
     ] = False,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
+    out: TableOptions,
 ) -> None:
     """List your experiments; with --limit the newest ones."""
     client = client_for(ctx)
     user = None if everybody else str(client.me().get("username"))
     archived = None if everybody else False
-    experiments = client.experiments(user=user, archived=archived, newest=limit)
-    if as_json:
-        print_json(experiments)
+    experiments = client.experiments(user=user, archived=archived, newest=out.limit)
+    out.show(EXPERIMENTS, experiments)
+    if out.as_json:
         return
-    headers = [
-        "ID",
-        "Owner",
-        "Name",
-        "State",
-        "Progress",
-        "Started",
-        "Ended",
-        "Pool",
-        WAITING,
-        ERROR,
-    ]
-    print_rows(headers, [_experiment_row(e) for e in experiments], as_csv=as_csv)
     if failed := [e["id"] for e in experiments if error_of(e)]:
         notice(f"Show why experiment {failed[-1]} failed: det experiment describe {failed[-1]}")
 
@@ -111,12 +102,12 @@ def describe(
         ]
     )
     typer.echo("")
-    _print_trials(trials, as_csv=False)
+    TRIALS.print(trials)
     if any(map(error_of, [experiment, *trials])):
         print_failure(client, experiment, trials)
 
 
-def _cost_fields(cost: dict[str, Any] | None) -> list[tuple[str, str | None]]:
+def _cost_fields(cost: Json | None) -> list[tuple[str, str | None]]:
     """Nothing where nothing is paid for: on agents that are always there."""
     if cost is None or not (cost["usd"] or cost["usdPerHour"]):
         return []
@@ -140,115 +131,67 @@ def config(ctx: typer.Context, experiment_id: ExperimentId, as_json: JsonOption 
 
 
 @app.command()
-def logs(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    follow: FollowOption = False,
-    head: HeadOption = None,
-    tail: TailOption = None,
-    as_json: JsonOption = False,
-    raw: RawOption = False,
-) -> None:
+@with_groups
+def logs(ctx: typer.Context, experiment_id: ExperimentId, out: LogOptions) -> None:
     """Print the log of the first trial."""
-    check_log_options(follow, head, tail)
     client = client_for(ctx)
     trials = client.trials(experiment_id, limit=1)
     if not trials:
         raise InvalidArgument(f"Experiment {experiment_id} has no trials yet")
-    trial_id = int(trials[0]["id"])
-    print_logs(client, trial_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw)
+    out.show(client.logs, int(trials[0]["id"]))
 
 
 @app.command("list-trials")
-def list_trials(
-    ctx: typer.Context,
-    experiment_id: ExperimentId,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
-) -> None:
+@with_groups
+def list_trials(ctx: typer.Context, experiment_id: ExperimentId, out: TableOptions) -> None:
     """List the trials of an experiment. Short: lt."""
-    trials = client_for(ctx).trials(experiment_id, limit=limit)
-    if as_json:
-        print_json(trials)
-    else:
-        _print_trials(trials, as_csv)
+    out.show(TRIALS, client_for(ctx).trials(experiment_id, limit=out.limit))
 
 
 @app.command("list-checkpoints")
+@with_groups
 def list_checkpoints(
     ctx: typer.Context,
     experiment_id: ExperimentId,
+    *,
     best: Annotated[
         int | None, typer.Option("--best", min=1, help="Show only the best N by the metric.")
     ] = None,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
+    out: TableOptions,
 ) -> None:
     """List the checkpoints of an experiment. Short: lc."""
-    checkpoints = client_for(ctx).checkpoints(experiment_id, best=best)[:limit]
-    if as_json:
-        print_json(checkpoints)
-        return
-    headers = ["Trial", "Steps", "State", "Metric", "UUID", "Size", "Reported"]
-    print_rows(headers, [_checkpoint_row(c) for c in checkpoints], as_csv=as_csv)
+    out.show(CHECKPOINTS, client_for(ctx).checkpoints(experiment_id, best=best))
 
 
-def _print_trials(trials: Sequence[dict[str, Any]], as_csv: bool) -> None:
-    headers = [
-        "Trial",
-        "State",
-        "Hyperparameters",
-        "Metric",
-        "Steps",
-        "Started",
-        "Ended",
-        WAITING,
-        ERROR,
-    ]
-    rows = [
-        [
-            trial.get("id"),
-            state_name(trial.get("state")),
-            trial.get("hparams"),
-            trial.get("searcherMetricValue"),
-            trial.get("totalBatchesProcessed"),
-            local_time(trial.get("startTime")),
-            local_time(trial.get("endTime")),
-            waiting_text(trial),
-            error_of(trial),
-        ]
-        for trial in trials
-    ]
-    print_rows(headers, rows, as_csv=as_csv)
-
-
-def _experiment_row(experiment: dict[str, Any]) -> list[Any]:
-    return [
-        experiment.get("id"),
-        experiment.get("username"),
-        experiment.get("name"),
-        state_name(experiment.get("state")),
-        percent(experiment.get("progress")),
-        local_time(experiment.get("startTime")),
-        local_time(experiment.get("endTime")),
-        experiment.get("resourcePool"),
-        waiting_text(experiment),
-        error_of(experiment) or experiment.get("error"),
-    ]
-
-
-def _checkpoint_row(checkpoint: dict[str, Any]) -> list[Any]:
-    training = checkpoint.get("training") or {}
-    return [
-        training.get("trialId"),
-        (checkpoint.get("metadata") or {}).get("steps_completed"),
-        state_name(checkpoint.get("state")),
-        training.get("searcherMetric"),
-        checkpoint.get("uuid"),
-        sum(int(size) for size in (checkpoint.get("resources") or {}).values()),
-        local_time(checkpoint.get("reportTime")),
-    ]
+EXPERIMENTS = Table(
+    Column("ID", "id"),
+    Column("Owner", "username"),
+    Column("Name", "name"),
+    STATE,
+    PROGRESS,
+    STARTED,
+    ENDED,
+    Column("Pool", "resourcePool"),
+    WAITING,
+    Column("Error", lambda e: error_of(e) or e.get("error"), below="failed"),
+)
+TRIALS = Table(
+    Column("Trial", "id"),
+    STATE,
+    Column("Hyperparameters", "hparams"),
+    Column("Metric", "searcherMetricValue"),
+    Column("Steps", "totalBatchesProcessed"),
+    STARTED,
+    ENDED,
+    WAITING,
+    Column("Error", error_of, below="failed"),
+)
+CHECKPOINTS = Table(
+    Column("Trial", "training.trialId"),
+    Column("Steps", "metadata.steps_completed"),
+    STATE,
+    Column("Metric", "training.searcherMetric"),
+    Column("UUID", "uuid"),
+    Column("Size", size_of),
+    Column("Reported", "reportTime", local_time),
+)

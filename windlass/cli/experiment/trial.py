@@ -3,93 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
+from windlass.base.option_groups import with_groups
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for
-from windlass.cli.experiment.copies import (
-    ModeOption,
-    QuietOption,
-    TrustHostOption,
-    fetch,
-    show,
-    without_metric,
-)
+from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, without_metric
 from windlass.cli.experiment.failures import error_of, print_trial_failure
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.output.follow import print_logs
-from windlass.cli.output.text import (
-    CsvOption,
-    JsonOption,
-    RawOption,
-    notice,
-    print_fields,
-    print_json,
-    print_rows,
-    state_name,
-    waiting_text,
-)
-from windlass.cli.output.times import UtcOption, local_time
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, Table, TableOptions
+from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.text import notice, print_fields, print_json, state_name, waiting_text
+from windlass.cli.output.times import local_time
 from windlass.sdk.client import Client
-from windlass.sdk.downloads import DOWNLOADABLE, Mode
+from windlass.sdk.downloads import DOWNLOADABLE
+from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Show trials and their logs."
-)
-
-FollowOption = Annotated[
-    bool, typer.Option("-f", "--follow", help="Print new lines until the trial ends.")
-]
-HeadOption = Annotated[
-    int | None, typer.Option("--head", min=1, help="Print only the first N lines.")
-]
-TailOption = Annotated[
-    int | None, typer.Option("--tail", min=1, help="Print only the last N lines.")
-]
+app = command_group()
 
 
 @app.command()
+@with_groups
 def describe(
     ctx: typer.Context,
     trial_id: TrialId,
+    *,
     metrics: Annotated[bool, typer.Option("--metrics", help="Show all metrics.")] = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
+    out: TableOptions,
 ) -> None:
     """Show a trial: state, hyperparameters, metrics, checkpoints, and why it waits or failed."""
     client = client_for(ctx)
     trial = client.trial(trial_id)
     workloads = client.workloads(trial_id, batch_metrics=metrics)
-    if as_json:
+    if out.as_json:
         print_json({"trial": trial, "workloads": workloads})
         return
-    if not as_csv:
+    if not out.as_csv:
         _print_trial(trial)
-    headers = ["Steps", "Reported", "Kind", "Checkpoint or metrics"]
-    print_rows(headers, [_row(w, metrics) for w in workloads], as_csv=as_csv)
+    out.show(WORKLOADS, [row for each in workloads for row in _described(each, metrics)])
     if error_of(trial):
         print_trial_failure(trial)
 
 
 @app.command()
-def logs(
-    ctx: typer.Context,
-    trial_id: TrialId,
-    follow: FollowOption = False,
-    head: HeadOption = None,
-    tail: TailOption = None,
-    as_json: JsonOption = False,
-    raw: RawOption = False,
-) -> None:
+@with_groups
+def logs(ctx: typer.Context, trial_id: TrialId, out: LogOptions) -> None:
     """Print the log of a trial."""
-    check_log_options(follow, head, tail)
-    print_logs(
-        client_for(ctx), trial_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw
-    )
+    out.show(client_for(ctx).logs, trial_id)
 
 
 @app.command()
@@ -100,20 +63,16 @@ def kill(ctx: typer.Context, trial_id: TrialId) -> None:
 
 
 @app.command()
+@with_groups
 def download(
     ctx: typer.Context,
     trial_id: TrialId,
+    *,
     best: Annotated[bool, typer.Option("--best", help="The best one by the metric.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="The newest one.")] = False,
     uuid: Annotated[str | None, typer.Option("--uuid", help="This one.")] = None,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option("-o", "--output-dir", help="Write into this directory: checkpoints/UUID."),
-    ] = None,
-    quiet: QuietOption = False,
-    mode: ModeOption = Mode.AUTO,
-    trust_host: TrustHostOption = None,
-    utc: UtcOption = False,
+    output_dir: OutputDirOption = None,
+    copy: CopyOptions,
 ) -> None:
     """Copy a checkpoint of a trial to this machine."""
     if sum(map(bool, (best, latest, uuid))) != 1:
@@ -121,14 +80,11 @@ def download(
     client = client_for(ctx)
     checkpoint = client.checkpoint(uuid) if uuid else _chosen(client, trial_id, best=best)
     target = output_dir or Path("checkpoints") / str(checkpoint["uuid"])
-    fetch(client, checkpoint, target, mode, trust_host)
-    if quiet:
-        typer.echo(target)
-    else:
-        show(checkpoint, target)
+    copy.fetch(client, checkpoint, target)
+    copy.tell(checkpoint, target)
 
 
-def _chosen(client: Client, trial_id: int, *, best: bool) -> dict[str, Any]:
+def _chosen(client: Client, trial_id: int, *, best: bool) -> Json:
     found = [c for c in client.trial_checkpoints(trial_id) if _is_stored(c)]
     if not found:
         raise InvalidState(f"Trial {trial_id} has no checkpoint to download")
@@ -148,21 +104,16 @@ def _chosen(client: Client, trial_id: int, *, best: bool) -> dict[str, Any]:
     return choose(found, key=lambda c: float(_metric(c) or 0.0))
 
 
-def _is_stored(checkpoint: dict[str, Any]) -> bool:
+def _is_stored(checkpoint: Json) -> bool:
     return checkpoint["state"] in DOWNLOADABLE
 
 
-def _metric(checkpoint: dict[str, Any]) -> float | None:
+def _metric(checkpoint: Json) -> float | None:
     value = (checkpoint.get("training") or {}).get("searcherMetric")
     return None if value in (None, "NaN") else float(value)
 
 
-def check_log_options(follow: bool, head: int | None, tail: int | None) -> None:
-    if sum(map(bool, (follow, head, tail))) > 1:
-        raise InvalidArgument("Use only one of --follow, --head and --tail")
-
-
-def _print_trial(trial: dict[str, Any]) -> None:
+def _print_trial(trial: Json) -> None:
     print_fields(
         [
             ("trial", trial.get("id")),
@@ -182,15 +133,23 @@ def _print_trial(trial: dict[str, Any]) -> None:
     typer.echo("")
 
 
-def _row(workload: dict[str, Any], all_metrics: bool) -> list[Any]:
+def _described(workload: Json, all_metrics: bool) -> list[Json]:
+    """The one kind of report that it is, and what was reported."""
     for kind in ("training", "validation", "checkpoint"):
-        content = workload.get(kind)
-        if not content:
+        if not (content := workload.get(kind)):
             continue
         if kind == "checkpoint":
-            detail: Any = f"{content.get('uuid')} {state_name(content.get('state'))}"
+            detail: object = f"{content.get('uuid')} {state_name(content.get('state'))}"
         else:
-            detail = content.get("metrics") or {}
-            detail = detail if all_metrics else detail.get("avgMetrics")
-        return [content.get("totalBatches"), local_time(content.get("endTime")), kind, detail]
-    return [None, "", "", ""]
+            metrics = content.get("metrics") or {}
+            detail = metrics if all_metrics else metrics.get("avgMetrics")
+        return [{**content, "kind": kind, "detail": detail}]
+    return [{}]
+
+
+WORKLOADS = Table(
+    Column("Steps", "totalBatches"),
+    Column("Reported", "endTime", local_time),
+    Column("Kind", "kind"),
+    Column("Checkpoint or metrics", "detail"),
+)

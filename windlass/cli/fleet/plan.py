@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from windlass.base.durations import format_duration
+from windlass.base.plurals import counted
 from windlass.cli.config_file import naming, read_config, read_settings
 from windlass.cli.connect import client_for
-from windlass.cli.output.text import WHY_NOT, JsonOption, print_json, print_rows, say, usd
+from windlass.cli.fleet.machines import length
+from windlass.cli.output.columns import Column, JsonOption, Table, decimals
+from windlass.cli.output.text import print_json, say, usd
+from windlass.sdk.wire import Json
 
 MOST_SHAPES = 5
 """Shapes of runs whose offers are shown."""
@@ -53,76 +55,48 @@ def plan(
         say(f"{_runs(asked)}: {_fate(asked)}")
     _print_launches(found)
     for waiting in found["waiting"]:
-        say(f"{_count(waiting['runs'])} in pool {waiting['pool']}: {_text(waiting)}")
+        say(f"{counted(waiting['runs'], 'run')} in pool {waiting['pool']}: {_text(waiting)}")
     _print_considered(found["considered"])
 
 
-def _print_launches(found: dict[str, Any]) -> None:
+def _print_launches(found: Json) -> None:
     launches = found["launches"]
     if not launches:
         say("Nothing would be launched now")
         return
-    headers = ["Launch", "Pool", "Machines", "Slots", "USD/h", "Ready in", "Runs"]
-    print_rows(headers, [_launch(each) for each in launches])
+    LAUNCHES.print(launches)
     machines = sum(each["machines"] for each in launches)
-    noun = "machine" if machines == 1 else "machines"
-    say(f"Together {machines} {noun}, {_total(found['usdPerHour'])} per hour")
+    say(f"Together {counted(machines, 'machine')}, {_total(found['usdPerHour'])} per hour")
 
 
-def _print_considered(considered: list[dict[str, Any]]) -> None:
-    headers = ["Offer", "Machines", "USD/h", "Network", "Expected", "Launched", WHY_NOT]
+def _print_considered(considered: list[Json]) -> None:
     for each in considered[:MOST_SHAPES]:
         asks = f" that ask for {each['asks']}" if each["asks"] else ""
         say(f"\nWeighed for {_runs(each)}{asks}:")
-        print_rows(headers, [_offer(offer) for offer in each["offers"]])
+        CONSIDERED.print(each["offers"])
     if len(considered) > MOST_SHAPES:
         say(f"\nAnd for {len(considered) - MOST_SHAPES} more kinds of runs: see --json")
 
 
-def _launch(each: dict[str, Any]) -> list[Any]:
+def _runs_there(each: Json) -> str:
     runs = str(each["runs"]) if each["runs"] else "(minimum)"
     mine = each["runsOfConfig"]
-    return [
-        each["offer"],
-        each["pool"],
-        each["machines"],
-        each["slots"],
-        _usd(each["usdPerHour"]),
-        format_duration(timedelta(seconds=round(each["readyInS"]))),
-        f"{runs}, {mine} of this" if mine else runs,
-    ]
+    return f"{runs}, {mine} of this" if mine else runs
 
 
-def _offer(each: dict[str, Any]) -> list[Any]:
-    return [
-        each["offer"],
-        each["machines"] or "",
-        _usd(each["usdPerHour"]) if each["machines"] else "",
-        _slowdown(each),
-        _usd(each["usdPerWorkHour"]) if each["machines"] else "",
-        each["launched"] or "",
-        each["whyNot"],
-    ]
-
-
-def _slowdown(each: dict[str, Any]) -> str:
+def _slowdown(each: Json) -> str:
     """Of runs over several machines; masters of 0.2 do not say."""
     slower = each.get("slowdown", 1.0)
     return f"{slower:.2f} x as long" if slower > 1 else ""
 
 
-def _runs(each: dict[str, Any]) -> str:
+def _runs(each: Json) -> str:
     slots = each["slots"]
     one = " on one agent" if each.get("singleAgent") and slots > 1 else ""
-    noun = "slot" if slots == 1 else "slots"
-    return f"{_count(each['runs'])} of {slots} {noun}{one} in pool {each['pool']}"
+    return f"{counted(each['runs'], 'run')} of {counted(slots, 'slot')}{one} in pool {each['pool']}"
 
 
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
-
-
-def _fate(asked: dict[str, Any]) -> str:
+def _fate(asked: Json) -> str:
     if asked["outcome"] == "starts":
         return "starts now, on free slots" if asked["runs"] == 1 else "start now, on free slots"
     if asked["outcome"] == "launches":
@@ -131,12 +105,12 @@ def _fate(asked: dict[str, Any]) -> str:
     if other is None:
         return _text(asked)
     pause_s = round(other["afterS"])
-    when = f"after {format_duration(timedelta(seconds=pause_s))}" if pause_s else "at once"
+    when = f"after {length(pause_s)}" if pause_s else "at once"
     how = "on free slots" if other["outcome"] == "starts" else "where machines would be launched"
     return f"{_text(asked)}; {when} to pool {other['pool']}, {how}"
 
 
-def _text(waiting: dict[str, Any]) -> str:
+def _text(waiting: Json) -> str:
     reason = waiting["reason"] or {}
     return str(reason.get("text") or "waits")
 
@@ -145,6 +119,23 @@ def _total(amount: float | None) -> str:
     return "an unknown number of USD" if amount is None else usd(amount)
 
 
-def _usd(amount: float | None) -> str:
-    """In a column that says the unit."""
-    return "unknown" if amount is None else f"{amount:.2f}"
+_usd = decimals(2, unknown="unknown")
+
+LAUNCHES = Table(
+    Column("Launch", "offer"),
+    Column("Pool", "pool"),
+    Column("Machines", "machines"),
+    Column("Slots", "slots"),
+    Column("USD/h", "usdPerHour", _usd),
+    Column("Ready in", "readyInS", length),
+    Column("Runs", _runs_there),
+)
+CONSIDERED = Table(
+    Column("Offer", "offer"),
+    Column("Machines", lambda each: each["machines"] or ""),
+    Column("USD/h", lambda each: _usd(each["usdPerHour"]) if each["machines"] else ""),
+    Column("Network", _slowdown),
+    Column("Expected", lambda each: _usd(each["usdPerWorkHour"]) if each["machines"] else ""),
+    Column("Launched", lambda each: each["launched"] or ""),
+    Column("Why not", "whyNot", below="is not launched"),
+)

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from windlass.base.errors import InvalidArgument, WindlassError
+from windlass.base.option_groups import with_groups
 from windlass.cli.completion import complete_commands
 from windlass.cli.config_file import naming, read_settings
 from windlass.cli.connect import client_for
-from windlass.cli.experiment.trial import HeadOption, TailOption, check_log_options
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.job.command_watch import full_ids, print_task_logs, short_ids, watch
+from windlass.cli.groups import command_group
+from windlass.cli.job.words import full_id, in_names
+from windlass.cli.output.columns import (
+    STARTED,
+    STATE,
+    WAITING,
+    Column,
+    JsonOption,
+    Table,
+    TableOptions,
+)
+from windlass.cli.output.follow import FIRST_LOOK_S, LogOptions, follow, patiently
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import (
-    WAITING,
-    CsvOption,
-    JsonOption,
-    LimitOption,
-    RawOption,
     notice,
     print_fields,
     print_json,
-    print_rows,
     print_yaml,
     state_name,
     waiting_text,
 )
 from windlass.cli.output.times import UtcOption, local_time
+from windlass.sdk.client import Client
+from windlass.sdk.wire import Json
 
-app = typer.Typer(
-    cls=AliasedGroup, no_args_is_help=True, add_completion=False, help="Run and control commands."
-)
+app = command_group()
 attributes = typer.Typer(no_args_is_help=True, help="Change settings of a command.")
 app.add_typer(attributes, name="set")
 
@@ -45,6 +49,10 @@ CommandId = Annotated[
 SortKey = Literal[
     "id", "username", "description", "state", "exitStatus", "resourcePool", "startTime"
 ]
+SUCCESS = "success"
+"""The exit status of a command that succeeded."""
+DETACHED = 130
+"""The exit code of a program that was interrupted, as shells have it."""
 
 _WARNINGS = {
     "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
@@ -110,13 +118,15 @@ def run(
         typer.echo(command["id"])
         return
     notice(f"Launched command {command['id']} ({command['description']})")
-    if not watch(client, str(command["id"])):
+    if not _watch(client, str(command["id"])):
         raise typer.Exit(1)
 
 
 @app.command("list")
+@with_groups
 def list_commands(
     ctx: typer.Context,
+    *,
     everybody: Annotated[
         bool, typer.Option("-a", "--all", help="Include other users' commands.")
     ] = False,
@@ -127,28 +137,17 @@ def list_commands(
         Literal["asc", "desc"], typer.Option("--order-by", help="Sort ascending or descending.")
     ] = "asc",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the ids.")] = False,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
-    utc: UtcOption = False,
+    out: TableOptions,
 ) -> None:
     """List your commands."""
     client = client_for(ctx)
     commands = client.commands(user=None if everybody else str(client.me().get("username")))
     commands.sort(key=lambda c: str(c.get(sort_by) or ""), reverse=order_by == "desc")
-    commands = commands[:limit]
-    if as_json:
-        print_json(commands)
-    elif quiet:
-        for command in commands:
+    if quiet and not out.as_json:
+        for command in commands[: out.limit]:
             typer.echo(command["id"])
     else:
-        headers = ["ID", "Owner", "Description", "State", "Exit status", "Pool", "Started", WAITING]
-        ids = [str(command["id"]) for command in commands]
-        if sys.stdout.isatty() and not as_csv:
-            ids = short_ids(ids)
-        rows = [_row(id_, command) for id_, command in zip(ids, commands, strict=True)]
-        print_rows(headers, rows, as_csv=as_csv)
+        out.show(COMMANDS, commands)
 
 
 @app.command()
@@ -160,7 +159,7 @@ def describe(
 ) -> None:
     """Show a command."""
     client = client_for(ctx)
-    answer = client.command(full_ids(client, [command_id])[0])
+    answer = client.command(full_id(client, command_id))
     if as_json:
         print_json(answer)
         return
@@ -189,7 +188,7 @@ def describe(
 def show_config(ctx: typer.Context, command_id: CommandId, as_json: JsonOption = False) -> None:
     """Print the whole configuration of a command, with every default (YAML)."""
     client = client_for(ctx)
-    document = client.command(full_ids(client, [command_id])[0])["config"]
+    document = client.command(full_id(client, command_id))["config"]
     if as_json:
         print_json(document)
     else:
@@ -197,22 +196,11 @@ def show_config(ctx: typer.Context, command_id: CommandId, as_json: JsonOption =
 
 
 @app.command()
-def logs(
-    ctx: typer.Context,
-    command_id: CommandId,
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Print new lines until the command ends.")
-    ] = False,
-    head: HeadOption = None,
-    tail: TailOption = None,
-    as_json: JsonOption = False,
-    raw: RawOption = False,
-) -> None:
+@with_groups
+def logs(ctx: typer.Context, command_id: CommandId, out: LogOptions) -> None:
     """Print the log of a command."""
-    check_log_options(follow, head, tail)
     client = client_for(ctx)
-    task_id = full_ids(client, [command_id])[0]
-    print_task_logs(client, task_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw)
+    out.show(client.task_logs, full_id(client, command_id))
 
 
 @app.command()
@@ -230,7 +218,7 @@ def kill(
 ) -> None:
     """Stop commands at once."""
     client = client_for(ctx)
-    for task_id in full_ids(client, command_ids):
+    for task_id in [full_id(client, word) for word in command_ids]:
         try:
             client.kill_command(task_id)
         except WindlassError as problem:
@@ -249,7 +237,7 @@ def priority(
 ) -> None:
     """Set the priority of a command; 1 is the highest."""
     client = client_for(ctx)
-    task_id = full_ids(client, [command_id])[0]
+    task_id = full_id(client, command_id)
     client.set_command_priority(task_id, number)
     notice(f"Set priority of command {task_id} to {number}")
 
@@ -269,14 +257,55 @@ def _with_volumes(document: dict[str, Any], volumes: list[str]) -> dict[str, Any
     return {**document, "bind_mounts": [*given, *mounts]}
 
 
-def _row(id_: str, command: dict[str, Any]) -> list[Any]:
-    return [
-        id_,
-        command.get("username"),
-        command.get("description"),
-        state_name(command.get("state")),
-        command.get("exitStatus"),
-        command.get("resourcePool"),
-        local_time(command.get("startTime")),
-        waiting_text(command),
-    ]
+def _watch(client: Client, id_: str) -> bool:
+    """Show what it waits for, then its output, then how it ended. Whether it succeeded.
+
+    An interrupt leaves the command running and raises typer.Exit.
+    """
+    look = partial(_look, client, id_)
+    try:
+        follow(look, lambda command: command.get("state") != "STATE_QUEUED", _Reasons(client).tell)
+        LogOptions(follow=True).show(client.task_logs, id_)
+        ended = follow(look, lambda c: c.get("state") == "STATE_TERMINATED", pause_s=FIRST_LOOK_S)
+    except KeyboardInterrupt:
+        notice(
+            f"\nDetached; command {id_} keeps running. Show its log: `det cmd logs -f {id_}`. "
+            f"Stop it: `det cmd kill {id_}`"
+        )
+        raise typer.Exit(DETACHED) from None
+    status = str(ended.get("exitStatus") or "")
+    notice(f"Command {id_} ended: {status or 'no exit status'}")
+    return status == SUCCESS
+
+
+def _look(client: Client, id_: str) -> Json:
+    return dict(client.command(id_)["command"])
+
+
+class _Reasons:
+    """Says what a command waits for once that has lasted for two looks: most start at once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._last = ""
+        self._said = ""
+
+    def tell(self, command: Json) -> None:
+        reason = waiting_text(command) if command.get("state") == "STATE_QUEUED" else ""
+        if reason and reason == self._last and reason != self._said:
+            (text,) = patiently(lambda: in_names(self._client, [reason]))
+            notice(f"Waiting: {text}")
+            self._said = reason
+        self._last = reason
+
+
+COMMANDS = Table(
+    Column("ID", "id", is_id=True),
+    Column("Owner", "username"),
+    Column("Description", "description"),
+    STATE,
+    Column("Exit status", "exitStatus"),
+    Column("Pool", "resourcePool"),
+    STARTED,
+    WAITING,
+)

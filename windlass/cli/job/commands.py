@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.base.option_groups import with_groups
+from windlass.base.plurals import counted
 from windlass.cli.completion import complete_jobs, complete_pools
 from windlass.cli.connect import client_for
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.job.words import in_names, known_pool, parse_operation, resolve, short_ids
-from windlass.cli.output.text import (
-    WAITING,
-    CsvOption,
-    JsonOption,
-    LimitOption,
-    notice,
-    print_fields,
-    print_json,
-    print_rows,
-    say,
-    state_name,
-    waiting_text,
-)
+from windlass.cli.groups import AliasedGroup, command_group
+from windlass.cli.job.words import in_names, known_pool, parse_operation, resolve
+from windlass.cli.output.columns import WAITING, Column, JsonOption, Table, TableOptions
+from windlass.cli.output.text import notice, print_fields, print_json, say, state_name, waiting_text
 from windlass.cli.output.times import UtcOption, local_time
 from windlass.sdk.client import Client
+from windlass.sdk.wire import Json
 
 
 class JobGroup(AliasedGroup):
     aliases: ClassVar[dict[str, str]] = {"ls": "list", "u": "update"}
 
 
-app = typer.Typer(
-    cls=JobGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Manage the job queue.",
-)
+app = command_group(cls=JobGroup)
 
 STARTS = {
     "PULLING": "; its image is being pulled or built",
@@ -56,14 +43,11 @@ JobId = Annotated[
 ]
 
 
-@app.callback()
-def group() -> None:
-    """Manage the job queue."""
-
-
 @app.command("list")
+@with_groups
 def list_jobs(
     ctx: typer.Context,
+    *,
     pool: Annotated[
         str | None,
         typer.Option(
@@ -73,40 +57,15 @@ def list_jobs(
             autocompletion=complete_pools,
         ),
     ] = None,
-    limit: LimitOption = None,
     offset: Annotated[int, typer.Option(min=0, help="Skip this many rows.")] = 0,
     reverse: Annotated[bool, typer.Option("--reverse", help="Show the last ones first.")] = False,
-    as_json: JsonOption = False,
-    as_csv: CsvOption = False,
+    out: TableOptions,
 ) -> None:
     """List queued and running jobs in queue order. # is the number of jobs ahead."""
     client = client_for(ctx)
     with known_pool(client, pool):
-        jobs = client.jobs(pool=pool, limit=limit, offset=offset, reverse=reverse)
-    if as_json:
-        print_json(jobs)
-        return
-    by_priority = _serves_priorities(client.resource_pools(), pool)
-    headers = [
-        "#",
-        "ID",
-        "Type",
-        "Name",
-        "Priority" if by_priority else "Weight",
-        "Slots",
-        "State",
-        WAITING,
-        "User",
-    ]
-    ids = [str(job["jobId"]) for job in jobs]
-    if sys.stdout.isatty() and not as_csv:
-        ids = short_ids(ids)
-    reasons = in_names(client, [waiting_text(job) for job in jobs])
-    rows = [
-        _row(job, id_, reason, by_priority)
-        for job, id_, reason in zip(jobs, ids, reasons, strict=True)
-    ]
-    print_rows(headers, rows, as_csv=as_csv, named_by=headers.index("ID"))
+        jobs = client.jobs(pool=pool, limit=out.limit, offset=offset, reverse=reverse)
+    out.show(JOBS if out.as_json else _with_names(client, jobs, pool), jobs)
 
 
 @app.command()
@@ -173,7 +132,7 @@ def update_batch(
     updates = [parse_operation(operation) for operation in operations]
     client = client_for(ctx)
     client.update_jobs([_resolved(client, update, strict=False) for update in updates])
-    notice(f"Made {len(updates)} update{'s' * (len(updates) != 1)}")
+    notice(f"Made {counted(len(updates), 'update')}")
 
 
 @app.command()
@@ -214,16 +173,16 @@ def explain(
         )
 
 
-def _alike(waiting: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _alike(waiting: Sequence[Json]) -> list[list[Json]]:
     """Allocations that wait for the same kind of reason and for as long, in the order of their first."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Json]] = {}
     for run in waiting:
         said = (run["slots"], run["reason"]["kind"], run["advice"], run["expectedStart"])
         groups.setdefault(said, []).append(run)
     return list(groups.values())
 
 
-def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
+def _print_waiting(runs: Sequence[Json]) -> None:
     first, others = runs[0], len(runs) - 1
     who = f"{first['name']} and {others} more wait" if others else f"{first['name']} waits"
     each = " each" * bool(others and first["slots"] is not None)
@@ -240,7 +199,7 @@ def _print_waiting(runs: Sequence[dict[str, Any]]) -> None:
     )
 
 
-def _resolved(client: Client, update: dict[str, Any], *, strict: bool = True) -> dict[str, Any]:
+def _resolved(client: Client, update: Json, *, strict: bool = True) -> Json:
     """The same with whole job ids. Not `strict`: what stands for no job is left for the master to refuse."""
     whole = dict(update)
     for key in ("jobId", "aheadOf", "behindOf"):
@@ -253,53 +212,70 @@ def _resolved(client: Client, update: dict[str, Any], *, strict: bool = True) ->
     return whole
 
 
-def _serves_priorities(pools: Sequence[dict[str, Any]], name: str | None) -> bool:
+def _with_names(client: Client, jobs: Sequence[Json], pool: str | None) -> Table:
+    """What they wait for in names of tasks, and the one number that their pool goes by."""
+    texts = [waiting_text(job) for job in jobs]
+    names = dict(zip(texts, in_names(client, texts), strict=True))
+    waiting = replace(WAITING, value=lambda job: names[waiting_text(job)])
+    unused = "Weight" if _serves_priorities(client.resource_pools(), pool) else "Priority"
+    columns = [waiting if column is WAITING else column for column in JOBS.columns]
+    return JOBS.with_columns(one for one in columns if one.name != unused)
+
+
+def _serves_priorities(pools: Sequence[Json], name: str | None) -> bool:
     found = [p for p in pools if (p.get("name") == name if name else p.get("defaultComputePool"))]
     return any(pool.get("schedulerType") == "SCHEDULER_TYPE_PRIORITY" for pool in found)
 
 
-def _row(job: dict[str, Any], id_: str, reason: str, by_priority: bool) -> list[Any]:
-    summary = job.get("summary") or {}
-    ahead = summary.get("jobsAhead", -1)
+def _ahead(job: Json) -> int:
+    return int((job.get("summary") or {}).get("jobsAhead", -1))
+
+
+def _name(job: Json) -> str | None:
     name = job.get("name")
-    return [
-        ahead if ahead >= 0 else "N/A",
-        id_,
-        _type(job),
-        f"{name} ({job.get('entityId')})" if _type(job) == "experiment" else name,
-        job.get("priority") if by_priority else job.get("weight"),
-        f"{job.get('allocatedSlots')}/{job.get('requestedSlots')}",
-        state_name(summary.get("state")),
-        reason,
-        job.get("username"),
-    ]
+    return f"{name} ({job.get('entityId')})" if _type(job) == "experiment" else name
 
 
-def _type(job: dict[str, Any]) -> str:
+def _type(job: Json) -> str:
     return str(job.get("type", "")).removeprefix("TYPE_").lower()
 
 
-def _slots(run: dict[str, Any]) -> str:
+def _slots(run: Json) -> str:
     slots = run["slots"]
-    return "" if slots is None else f" for {slots} slot{'s' * (slots != 1)}"
+    return "" if slots is None else f" for {counted(slots, 'slot')}"
 
 
-def _places(run: dict[str, Any]) -> str:
-    slots, agents = run["slots"], ", ".join(run["agents"])
-    return f" {slots} slot{'s' * (slots != 1)}" + (f" on {agents}" if agents else "")
+def _places(run: Json) -> str:
+    agents = ", ".join(run["agents"])
+    return f" {counted(run['slots'], 'slot')}" + (f" on {agents}" if agents else "")
 
 
-def _start(run: dict[str, Any]) -> str:
+def _start(run: Json) -> str:
     """How far it is before it runs; masters of 0.1 do not say."""
     return STARTS.get(run.get("state", ""), "")
 
 
-def _fell_back(run: dict[str, Any]) -> str:
+def _fell_back(run: Json) -> str:
     if not run.get("fellBack"):
         return ""
     return f"; it runs in resource pool '{run['resourcePool']}', as {run['fellBack']}"
 
 
-def _since(run: dict[str, Any]) -> str:
+def _since(run: Json) -> str:
     since = local_time(run["since"])
     return f" since {since}" if since else ""
+
+
+JOBS = Table(
+    Column("#", _ahead, lambda ahead: ahead if ahead >= 0 else "N/A"),
+    Column("ID", "jobId", is_id=True),
+    Column("Type", _type),
+    Column("Name", _name),
+    Column("Priority", "priority"),
+    Column("Weight", "weight"),
+    Column("Slots", lambda job: f"{job.get('allocatedSlots')}/{job.get('requestedSlots')}"),
+    Column("State", "summary.state", state_name),
+    WAITING,
+    Column("User", "username"),
+    named_by="ID",
+)

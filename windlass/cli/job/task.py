@@ -6,70 +6,37 @@ from typing import Annotated
 
 import typer
 
+from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
-from windlass.cli.experiment.trial import HeadOption, TailOption, check_log_options
-from windlass.cli.groups import AliasedGroup
-from windlass.cli.job.command_watch import print_task_logs
-from windlass.cli.output.text import JsonOption, RawOption, print_json, print_rows
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, Table, TableOptions, decimals
+from windlass.cli.output.follow import LogOptions
 from windlass.cli.output.times import local_time
 
-app = typer.Typer(
-    cls=AliasedGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Show the logs and batch jobs of tasks.",
+app = command_group()
+TaskId = Annotated[str, typer.Argument(help="Task id.")]
+BATCH_JOBS = Table(
+    Column("Run", lambda job: job["allocationId"].rpartition(".")[2]),
+    Column("Job", "id"),
+    Column("Queue", "queue"),
+    Column("Account", "account"),
+    Column("Nodes", "nodes", ",".join),
+    Column("GPUs", "gpus"),
+    Column("Started", "startTime", local_time),
+    Column("GPU hours", "gpuHours", decimals(2)),
+    Column("State", lambda job: job["end"] or job["state"].lower() or "not submitted"),
 )
 
 
-@app.callback()
-def tasks() -> None:
-    """Show the logs and batch jobs of tasks."""
-
-
 @app.command("batch-jobs")
-def batch_jobs(
-    ctx: typer.Context,
-    task_id: Annotated[str, typer.Argument(help="Task id.")],
-    as_json: JsonOption = False,
-) -> None:
+@with_groups
+def batch_jobs(ctx: typer.Context, task_id: TaskId, out: TableOptions) -> None:
     """List the jobs of Slurm or PBS on which a task ran: nodes, account, GPU hours."""
-    jobs = client_for(ctx).task(task_id)["batchJobs"]
-    if as_json:
-        print_json(jobs)
-        return
-    print_rows(
-        ("Run", "Job", "Queue", "Account", "Nodes", "GPUs", "Started", "GPU hours", "State"),
-        [
-            (
-                job["allocationId"].rpartition(".")[2],
-                job["id"],
-                job["queue"],
-                job["account"],
-                ",".join(job["nodes"]),
-                job["gpus"],
-                local_time(job["startTime"]),
-                "" if job["gpuHours"] is None else f"{job['gpuHours']:.2f}",
-                job["end"] or job["state"].lower() or "not submitted",
-            )
-            for job in jobs
-        ],
-    )
+    out.show(BATCH_JOBS, client_for(ctx).task(task_id)["batchJobs"])
 
 
 @app.command()
-def logs(
-    ctx: typer.Context,
-    task_id: Annotated[str, typer.Argument(help="Task id.")],
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Print new lines until the task ends.")
-    ] = False,
-    head: HeadOption = None,
-    tail: TailOption = None,
-    as_json: JsonOption = False,
-    raw: RawOption = False,
-) -> None:
+@with_groups
+def logs(ctx: typer.Context, task_id: TaskId, out: LogOptions) -> None:
     """Print the log of a task, such as one that deletes checkpoints."""
-    check_log_options(follow, head, tail)
-    print_task_logs(
-        client_for(ctx), task_id, follow=follow, head=head, tail=tail, as_json=as_json, raw=raw
-    )
+    out.show(client_for(ctx).task_logs, task_id)

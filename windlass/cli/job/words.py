@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.cli.find import find
+from windlass.cli.output.columns import SHORTEST_ID
 from windlass.sdk.client import TERMINAL_STATES, Client
+from windlass.sdk.wire import Json
 
-SHORTEST = 8
-"""Ids on a terminal are not shorter than this: what is unique today may not be tomorrow."""
-WHOLE = 36
+WHOLE_ID = 36
 """Length of a full job id, a UUID."""
 MAX_EXPERIMENT = 2**31 - 1
 """A larger number can only be the first characters of an id."""
@@ -21,7 +22,8 @@ _ENDED_WORDS = {
     "STATE_CANCELED": "been canceled",
     "STATE_ERROR": "failed",
 }
-_ALLOCATION_ID = re.compile(r"(?:\d+\.)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
+_UUID = re.compile(r"(?:\d+\.)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_ALLOCATION_ID = re.compile(rf"{_UUID.pattern}\.\d+")
 
 _OPERATIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "priority": ("priority", int),
@@ -32,7 +34,7 @@ _OPERATIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-def parse_operation(text: str) -> dict[str, Any]:
+def parse_operation(text: str) -> Json:
     """`JOB.OPERATION=VALUE` as an update of the API. Raises InvalidArgument."""
     job_id, _, operation = text.partition(".")
     name, equals, value = operation.partition("=")
@@ -59,11 +61,11 @@ def resolve(client: Client, word: str) -> str:
     """
     if not word:
         raise InvalidArgument("Give a job id, its first characters, or an experiment id")
-    if word.isascii() and word.isdigit() and len(word) < WHOLE and int(word) <= MAX_EXPERIMENT:
+    if word.isascii() and word.isdigit() and len(word) < WHOLE_ID and int(word) <= MAX_EXPERIMENT:
         try:
             return str(live_experiment(client, int(word))["jobId"])
         except NotFound:
-            if len(word) < SHORTEST:  # longer ones may be how an id begins
+            if len(word) < SHORTEST_ID:  # longer ones may be how an id begins
                 raise NotFound("job or experiment", word) from None
     try:
         return str(client.job(word)["jobId"])
@@ -93,9 +95,9 @@ def known_pool(client: Client, name: str | None) -> Iterator[None]:
         ) from None
 
 
-def live_experiment(client: Client, number: int) -> dict[str, Any]:
+def live_experiment(client: Client, number: int) -> Json:
     """Raises NotFound, InvalidState if it is over."""
-    experiment: dict[str, Any] = client.experiment(number)["experiment"]
+    experiment: Json = client.experiment(number)["experiment"]
     state = str(experiment.get("state"))
     if state in TERMINAL_STATES:
         raise InvalidState(already_ended(number, state))
@@ -107,26 +109,24 @@ def already_ended(number: int, state: str) -> str:
     return f"Experiment {number} has already {_ENDED_WORDS.get(state, 'ended')}"
 
 
+def full_id(client: Client, word: str) -> str:
+    """The whole id of a command, of which the first characters are enough. Raises NotFound, Conflict."""
+    if _UUID.fullmatch(word):
+        return word
+    return find("command", word, _ids(client.commands()), hint=": see `det cmd list -a`")
+
+
+def _ids(commands: Sequence[Json]) -> list[str]:
+    return [str(command["id"]) for command in commands]
+
+
 def _job_of_command(client: Client, word: str) -> str:
-    found = [one for one in client.commands() if str(one["id"]).startswith(word.lower())]
-    if len(found) > 1:
-        ids = ", ".join(sorted(str(one["id"]) for one in found)[:3])
-        raise Conflict(
-            f"{len(found)} command ids begin with '{word}': give more characters of {ids}"
-        )
-    if not found:
-        raise NotFound("job", word)
-    if found[0].get("state") == "STATE_TERMINATED":
-        raise InvalidState(
-            f"Command {found[0]['id']} has already ended ({found[0].get('exitStatus')})"
-        )
-    return str(found[0]["jobId"])
-
-
-def short_ids(ids: Sequence[str]) -> list[str]:
-    """As short as tells them apart."""
-    for length in range(SHORTEST, WHOLE):
-        short = [id_[:length] for id_ in ids]
-        if len(set(short)) == len(set(ids)) and not any(map(str.isdigit, short)):
-            return short
-    return list(ids)
+    commands = client.commands()
+    try:
+        id_ = find("command", word, _ids(commands))
+    except NotFound:
+        raise NotFound("job", word) from None
+    (command,) = (one for one in commands if one["id"] == id_)
+    if command.get("state") == "STATE_TERMINATED":
+        raise InvalidState(f"Command {id_} has already ended ({command.get('exitStatus')})")
+    return str(command["jobId"])

@@ -1,106 +1,80 @@
-"""Log streams and waiting for an experiment. Both survive a restart of the master."""
+"""Following what changes: a state until it is reached, and a log. Both survive a restart of the master."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from windlass.base.errors import InvalidArgument
+from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.terminal import escaped, for_terminal
-from windlass.cli.output.text import notice, percent, print_json, state_name, waiting_text
-from windlass.sdk.client import TERMINAL_STATES, Client
+from windlass.cli.output.text import notice, print_json
 from windlass.sdk.wire import RETRY_STATUSES, Json, MasterError, MasterUnreachable
 
 POLL_S = 1.0
+FIRST_LOOK_S = 0.2
 PATIENCE_S = 600.0
 """How long a master may be unreachable before watching gives up."""
-
 MAX_WAIT_S = 5.0
 
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Print control characters as they are, also to a terminal.")
+]
 T = TypeVar("T")
 
 
-def print_logs(
-    client: Client,
-    trial_id: int,
+def follow(
+    look: Callable[[], T],
+    until: Callable[[T], bool],
+    tell: Callable[[T], object] | None = None,
     *,
-    follow: bool = False,
-    head: int | None = None,
-    tail: int | None = None,
-    as_json: bool = False,
-    raw: bool = False,
-) -> None:
-    """Print the log lines of a trial. `raw`: also a terminal gets them as they are."""
-    print_entries(
-        lambda: client.logs(trial_id, follow=follow, head=head, tail=tail),
-        follow=follow,
-        as_json=as_json,
-        raw=raw,
-    )
+    first_s: float = FIRST_LOOK_S,
+    pause_s: float = POLL_S,
+) -> T:
+    """Look until it is so, and return what was seen then; `tell` is given all that was seen.
 
-
-def print_entries(
-    read: Callable[[], Iterator[Json]],
-    *,
-    follow: bool = False,
-    as_json: bool = False,
-    raw: bool = False,
-) -> None:
-    """Print log lines. A stream that breaks while following is read again, without printing a line twice."""
-    seen: set[str] = set()
-
-    def print_all() -> None:
-        for entry in read():
-            if str(entry.get("id")) in seen:
-                continue
-            if follow:
-                seen.add(str(entry.get("id")))
-            _print_entry(entry, as_json, raw)
-
-    if follow:
-        patiently(print_all)
-    else:
-        print_all()
-
-
-def await_first_trial(client: Client, experiment_id: int) -> int | None:
-    """The id of the first trial, as soon as there is one; None if the experiment ends without any."""
-    waiting = ""
+    The pauses grow from `first_s` to `pause_s`.
+    """
+    now_s = min(first_s, pause_s)
     while True:
-        trials = patiently(lambda: client.trials(experiment_id))
-        if trials:
-            return int(trials[0]["id"])
-        experiment = patiently(lambda: client.experiment(experiment_id))["experiment"]
-        if experiment.get("state") in TERMINAL_STATES:
-            return None
-        if waiting_text(experiment) not in ("", waiting):
-            waiting = waiting_text(experiment)
-            notice(f"Experiment {experiment_id} is waiting: {waiting}")
-        time.sleep(POLL_S / 5)
+        seen = patiently(look)
+        if tell is not None:
+            tell(seen)
+        if until(seen):
+            return seen
+        time.sleep(now_s)
+        now_s = min(pause_s, now_s * 1.5)
 
 
-def await_trial_end(client: Client, trial_id: int) -> Json:
-    """The trial once it has ended. Its log ends a moment earlier."""
-    while (trial := patiently(lambda: client.trial(trial_id))).get("state") not in TERMINAL_STATES:
-        time.sleep(POLL_S / 5)
-    return trial
+def changes(say: Callable[[str], object]) -> Callable[[str], None]:
+    """Says each text once, until another one comes; never an empty one."""
+    last = ""
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if text and text != last:
+            say(text)
+        last = text or last
+
+    return tell
 
 
-def wait_for_end(client: Client, experiment_id: int, interval_s: float) -> Json:
-    """Show state, progress and what it waits for until the experiment ends. Returns it as it is then."""
-    show = _live_line() if sys.stderr.isatty() else _changed_line()
-    try:
-        while True:
-            experiment = patiently(lambda: client.experiment(experiment_id))["experiment"]
-            show(_summary(experiment))
-            if experiment.get("state") in TERMINAL_STATES:
-                return dict(experiment)
-            time.sleep(interval_s)
-    finally:
-        show("")
+@contextmanager
+def status_line() -> Iterator[Callable[[str], object]]:
+    """One line that changes, on a terminal; else a line for each change."""
+    if not sys.stderr.isatty():
+        yield changes(notice)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(escaped(text).replace("[", "\\["))
 
 
 def patiently(ask: Callable[[], T]) -> T:
@@ -130,48 +104,50 @@ def patiently(ask: Callable[[], T]) -> T:
     )(ask)()
 
 
-def _summary(experiment: Json) -> str:
-    parts = [
-        f"experiment {experiment.get('id')}",
-        state_name(experiment.get("state")),
-        percent(experiment.get("progress")),
-    ]
-    waiting = waiting_text(experiment)
-    return "  ".join(parts) + (f"  waiting: {waiting}" if waiting else "")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Of commands that print a log; `show` prints it as they say."""
 
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new lines until the log ends.")
+    ] = False
+    head: Annotated[
+        int | None, typer.Option("--head", min=1, help="Print only the first N lines.")
+    ] = None
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=1, help="Print only the last N lines.")
+    ] = None
+    as_json: JsonOption = False
+    raw: RawOption = False
 
-def _changed_line() -> Callable[[str], None]:
-    last = [""]
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.follow, self.head, self.tail))) > 1:
+            raise InvalidArgument("Use only one of --follow, --head and --tail")
 
-    def show(text: str) -> None:
-        if text and text != last[0]:
-            notice(text)
-        last[0] = text
+    def show(self, read: Callable[..., Iterator[Json]], of: object) -> None:
+        """`read`: one of the client's, given whose log it is. A stream that breaks while following is read again,
+        without printing a line twice."""
+        seen: set[str] = set()
 
-    return show
+        def print_all() -> None:
+            for entry in read(of, follow=self.follow, head=self.head, tail=self.tail):
+                if str(entry.get("id")) in seen:
+                    continue
+                if self.follow:
+                    seen.add(str(entry.get("id")))
+                self._print(entry)
 
-
-def _live_line() -> Callable[[str], None]:
-    from rich.console import Console
-
-    status = Console(stderr=True).status("")
-    status.start()
-
-    def show(text: str) -> None:
-        if text:
-            status.update(escaped(text).replace("[", "\\["))
+        if self.follow:
+            patiently(print_all)
         else:
-            status.stop()
+            print_all()
 
-    return show
-
-
-def _print_entry(entry: dict[str, Any], as_json: bool, raw: bool) -> None:
-    if as_json:
-        print_json(entry)
-        return
-    message = str(entry.get("message", ""))
-    if not raw:
-        message = for_terminal(message)
-    # With colours, or a file would get the line without some of its bytes.
-    typer.echo(message, nl=not message.endswith("\n"), color=True)
+    def _print(self, entry: dict[str, Any]) -> None:
+        if self.as_json:
+            print_json(entry)
+            return
+        message = str(entry.get("message", ""))
+        if not self.raw:
+            message = for_terminal(message)
+        # With colours, or a file would get the line without some of its bytes.
+        typer.echo(message, nl=not message.endswith("\n"), color=True)

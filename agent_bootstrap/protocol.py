@@ -152,6 +152,17 @@ class Leaving(Message):
     reason: Text
     taken_back: bool = False
     """Its provider says so: a spot interruption, maintenance. Not an operator, nor the batch system of its job."""
+    waits: bool = False
+    """It goes when its tasks have left, each within its usual time. `at` is then when this was said."""
+
+    def is_before(self, other: Leaving) -> bool:
+        """A time at which everything ends comes before none."""
+        return (self.waits, self.at) < (other.waits, other.at)
+
+    @property
+    def when(self) -> str:
+        """As in "the agent goes ..."."""
+        return "now" if self.waits else f"at {self.at.isoformat(timespec='seconds')}"
 
 
 class Staying(Message):

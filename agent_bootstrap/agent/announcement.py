@@ -20,9 +20,6 @@ from windlass.base.processes import boot_id
 
 FILE = "leaving.json"
 LOCK = "agent.lock"
-TIME_TO_LEAVE = timedelta(minutes=10)
-"""For trials to make a checkpoint, where nobody says when the machine goes: at its time they are ended."""
-
 log = logging.getLogger(__name__)
 
 
@@ -41,7 +38,9 @@ def announce(work_dir: Path, leaving: Leaving) -> None:
             f"{work_dir} is not the directory of an agent: name that with --work-dir, as for `windlass agent run`"
         )
     sooner = announced(work_dir)
-    if sooner is not None and sooner.at < leaving.at:
+    if sooner is not None and sooner.waits and leaving.waits:
+        return
+    if sooner is not None and sooner.is_before(leaving):
         raise Conflict(
             f"This machine goes at {sooner.at.isoformat(sep=' ', timespec='minutes')} already: {sooner.reason}. "
             "A later call can only bring the time forward; --cancel takes it back"

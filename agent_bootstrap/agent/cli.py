@@ -15,7 +15,6 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from agent_bootstrap.agent.alone import end_machine
 from agent_bootstrap.agent.announcement import (
-    TIME_TO_LEAVE,
     announce,
     is_running,
     parse_time,
@@ -150,7 +149,7 @@ def drain(
         str | None,
         typer.Option(
             help="When the machine goes: 18:00, or 2026-01-31T18:00, on this machine's clock unless it has a zone. "
-            "Default: as soon as tasks could make a checkpoint, in 10 minutes.",
+            "Default: now; tasks leave within their usual time.",
             show_default=False,
         ),
     ] = None,
@@ -166,10 +165,11 @@ def drain(
         typer.Option(help="Read this agent.yaml. Default: that of `windlass agent join`, if any."),
     ] = None,
 ) -> None:
-    """Say that this machine goes at a time: its agent gets no more work, and its tasks are asked to leave until then.
+    """Say that this machine goes, now or at a time: its agent gets no more work, and its tasks are asked to leave.
 
-    Trials make a checkpoint and go on elsewhere. It holds until the machine restarts, or until --cancel; a later call
-    may bring the time forward. Nothing is shut down. Run it as the agent's user, or as root.
+    Trials make a checkpoint and go on elsewhere, at the latest after their preemption_timeout, or at that time. It
+    holds until the machine restarts, or until --cancel; a later call may bring the time forward. Nothing is shut down.
+    Run it as the agent's user, or as root.
     """
     try:
         file = joined_config(config_file, None, os.environ)
@@ -178,8 +178,8 @@ def drain(
             typer.echo("This machine stays" if withdraw(place) else "Nothing was announced here")
             return
         now = datetime.now(UTC)
-        goes = now + TIME_TO_LEAVE if at is None else parse_time(at, now)
-        announce(place, Leaving(at=goes, reason=reason))
+        goes = now if at is None else parse_time(at, now)
+        announce(place, Leaving(at=goes, reason=reason, waits=at is None))
     except InvalidConfig as error:
         for problem in error.problems:
             typer.echo(f"error: {problem}", err=True)
@@ -194,9 +194,8 @@ def drain(
         typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(1) from None
     told = "" if is_running(place) else "; no agent is running there, the next one will tell it"
-    typer.echo(
-        f"This machine goes at {goes.isoformat(sep=' ', timespec='minutes')}: {reason}{told}"
-    )
+    when = "now" if at is None else f"at {goes.isoformat(sep=' ', timespec='minutes')}"
+    typer.echo(f"This machine goes {when}: {reason}{told}")
 
 
 @app.command("recipe")

@@ -155,12 +155,16 @@ class Agent:
         return replace(end, ends_machine=alone and self._options.alone_ends_machine)
 
     async def leave(self, at: datetime, reason: str, *, taken_back: bool = False) -> None:
-        """Whoever watches this machine says that it goes at `at`. Told at once, and again on each connection."""
-        leaving = self._machine.leaving
-        if leaving is not None and leaving.at <= at:
+        """Whoever watches this machine says that it goes at `at`."""
+        await self._leave(Leaving(at=at, reason=reason, taken_back=taken_back))
+
+    async def _leave(self, leaving: Leaving) -> None:
+        """Told at once, and again on each connection."""
+        known = self._machine.leaving
+        if known is not None and not leaving.is_before(known):
             return
-        log.warning("this machine goes at %s: %s", at.isoformat(timespec="seconds"), reason)
-        self._machine.leaving = leaving = Leaving(at=at, reason=reason, taken_back=taken_back)
+        log.warning("this machine goes %s: %s", leaving.when, leaving.reason)
+        self._machine.leaving = leaving
         with suppress(ChannelClosed):  # then the next Hello tells it
             await self._link.send(leaving)
 
@@ -191,7 +195,7 @@ class Agent:
                 self._finish("its Slurm job was told to end, and nothing runs any more")
             leaving = await asyncio.to_thread(announced, self._options.work_dir)
             if leaving is not None:
-                await self.leave(leaving.at, leaving.reason)
+                await self._leave(leaving)
             elif was_announced:
                 await self._stay()
             was_announced = leaving is not None

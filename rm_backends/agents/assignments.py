@@ -44,6 +44,8 @@ from rm_backends.outbox import Outbox
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 
+NO_DEADLINE = datetime.max.replace(tzinfo=UTC)
+
 
 class Assignments:
     """Agents by id and held entries by allocation id. `changed` is called when the scheduler may decide otherwise."""
@@ -234,18 +236,23 @@ class Assignments:
                 self._lose_part(entry, part, reason)
 
     def ask_to_leave(self, agent: Agent, leaving: Leaving) -> None:
-        """All that it runs: by the time at which the agent goes."""
-        at = leaving.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        """All that it runs: by the time at which the agent goes. What cannot be preempted is told only."""
+        at = leaving.at.astimezone(UTC).strftime("at %Y-%m-%d %H:%M:%S UTC")
+        reason = f"agent {agent.id} goes {'now' if leaving.waits else at}: {leaving.reason}"
         for entry, part in self._held_by(agent):
             if part.is_live:
-                self.ask(entry, f"agent {agent.id} goes at {at}: {leaving.reason}", leaving.at)
+                takes_its_time = leaving.waits and entry.request.preemptible
+                self.ask(entry, reason, None if takes_its_time else leaving.at)
 
-    def ask(self, entry: Entry, reason: str, deadline: datetime, *, at_limit: bool = False) -> None:
-        """Ask an allocation to leave by then, unless it was asked for an earlier time."""
-        asked = entry.leave_by is not None and entry.leave_by <= deadline
+    def ask(
+        self, entry: Entry, reason: str, deadline: datetime | None, *, at_limit: bool = False
+    ) -> None:
+        """Ask an allocation to leave by then, unless it was asked for an earlier time. None: within its usual time."""
+        leave_by = deadline or NO_DEADLINE
+        asked = entry.leave_by is not None and entry.leave_by <= leave_by
         if asked or entry.killed or entry.lost:
             return
-        entry.leave_by = deadline
+        entry.leave_by = leave_by
         entry.releasing = entry.releasing or entry.request.preemptible
         entry.touched()
         self._outbox.post(

@@ -60,7 +60,7 @@ class Departures:
             pool.touch()
 
     def leave(self, agent_id: str, leaving: Leaving, *, its_own: bool = False) -> None:
-        """Its machine goes: nothing more is placed there, and all that it runs is asked to leave until then.
+        """Its machine goes: nothing more is placed there, and all that it runs is asked to leave.
 
         `its_own`: the agent said so.
 
@@ -69,12 +69,11 @@ class Departures:
         found = self._find(agent_id)
         if found is None:
             known = self._leaving.setdefault(agent_id, leaving)
-            self._leaving[agent_id] = min(known, leaving, key=lambda one: one.at)
+            self._leaving[agent_id] = leaving if leaving.is_before(known) else known
             return
         pool, agent = found
-        if agent.leaving is None or leaving.at < agent.leaving.at:
-            at = leaving.at.isoformat(timespec="seconds")
-            log.warning("agent %s leaves at %s: %s", agent_id, at, leaving.reason)
+        if agent.leaving is None or leaving.is_before(agent.leaving):
+            log.warning("agent %s goes %s: %s", agent_id, leaving.when, leaving.reason)
             agent.leaving = leaving
             agent.leaving_is_its_own = its_own
             pool.touch()

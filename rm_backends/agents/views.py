@@ -91,7 +91,7 @@ def _leaving(agent: Agent) -> tuple[str, ...]:
         return (
             f"ends at {datetime.fromtimestamp(agent.ends_at, UTC).isoformat(timespec='seconds')}",
         )
-    return (f"goes at {agent.leaving.at.isoformat(timespec='seconds')}: {agent.leaving.reason}",)
+    return (f"goes {agent.leaving.when}: {agent.leaving.reason}",)
 
 
 def _slot_drains(agent: Agent, slot_id: int) -> bool:

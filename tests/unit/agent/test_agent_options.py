@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from agent_bootstrap.agent import cli
-from agent_bootstrap.agent.announcement import TIME_TO_LEAVE, announced
+from agent_bootstrap.agent.announcement import announced
 from agent_bootstrap.agent.daemon import AgentEnd
 from agent_bootstrap.agent.machine import Machine
 from agent_bootstrap.agent.option_layers import load_options
@@ -288,5 +288,24 @@ def test_drain_takes_the_file_of_an_agent_with_tls(tmp_path: Path, at: list[str]
     assert done.exit_code == 0, done.output
     leaving = announced(work_dir)
     assert leaving is not None
+    assert leaving.waits == (not at)
     if not at:
-        assert leaving.at - datetime.now(UTC) <= TIME_TO_LEAVE
+        assert leaving.at <= datetime.now(UTC)
+        assert done.output.startswith("This machine goes now: maintenance")
+
+
+def test_drain_may_be_said_again_and_a_time_counts_before_none(tmp_path: Path) -> None:
+    (tmp_path / "agent.lock").touch()
+
+    def drain(*words: str) -> Result:
+        return CliRunner().invoke(cli.app, ["drain", "--work-dir", str(tmp_path), *words])
+
+    for words in ((), (), ("--at", "2099-01-01T18:00Z")):
+        done = drain(*words)
+        assert done.exit_code == 0, done.output
+    leaving = announced(tmp_path)
+    assert leaving is not None
+    assert (leaving.waits, leaving.at.year) == (False, 2099)
+    put_off = drain()
+    assert put_off.exit_code == 2
+    assert "This machine goes at 2099-01-01 18:00+00:00 already" in put_off.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agent_bootstrap.protocol import Leaving, Stay
@@ -80,6 +81,30 @@ def test_it_is_taken_back_by_the_agent_or_an_administrator_unless_a_provider_sai
         agent.stay()
         await world.settle(60)
         assert world.backend.agent("a1").leaves_at == GOES
+
+    play(scenario)
+
+
+def test_one_that_goes_now_gives_its_work_the_usual_time_and_gets_no_more() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        agent = await world.add_agent("a1")
+        await world.run_allocation(allocation(1))
+        await world.run_allocation(replace(allocation(2), preemptible=False))
+        agent.announce(Leaving(at=GOES, reason="maintenance", waits=True))
+        await world.settle(60)
+        await agent.drop()
+        await world.settle(60)
+        (trial,), (command,) = asked(world, ID), asked(world, "task-2.1")
+        assert trial.deadline is None, "its preemption_timeout"
+        assert trial.reason == "agent a1 goes now: maintenance"
+        assert command.deadline == GOES, "it is told, not killed"
+        await world.backend.request(allocation(3))
+        await world.settle(60)
+        assert world.master.grant_of("task-3.1") is None
+        assert world.backend.agent("a1").notes == ("goes now: maintenance",)
+        agent.announce(Leaving(at=GOES + timedelta(hours=1), reason="spot notice"))
+        await world.settle(60)
+        assert asked(world, ID)[-1].deadline == GOES + timedelta(hours=1)
 
     play(scenario)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+DOWNLOADABLE = ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED")
 _WHY = {
     "ACTIVE": "it is still being written: try again when it is COMPLETED",
     "ERROR": "it was not stored as a whole: `det checkpoint list {experiment}` shows others",
@@ -11,6 +14,16 @@ _WHY = {
         "are kept"
     ),
 }
+
+
+class DownloadMode(StrEnum):
+    """How files come to a user's machine."""
+
+    AUTO = "auto"
+    """Direct; if that is not possible, through the master."""
+    DIRECT = "direct"
+    """From the storage."""
+    MASTER = "master"
 
 
 def not_downloadable(uuid: str, state: str, experiment_id: object) -> str:

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 from windlass.base.errors import PermissionDenied
 from windlass.sdk.client import Client
-from windlass.sdk.credentials import AskTrust, connect, master_url, open_session
-from windlass.sdk.session import Session
+
+if TYPE_CHECKING:
+    from windlass.sdk.credentials import AskTrust
+    from windlass.sdk.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ def settings_of(ctx: typer.Context) -> Settings:
 
 def client_for(ctx: typer.Context) -> Client:
     """A client as the options and the environment say. Asks for a password if there is somebody to ask."""
+    from windlass.sdk.credentials import connect
+
     settings = settings_of(ctx)
     session = connect(
         settings.master,
@@ -44,6 +49,8 @@ def client_for(ctx: typer.Context) -> Client:
 
 def session_for(ctx: typer.Context, token: str | None = None) -> Session:
     """One that has not logged in."""
+    from windlass.sdk.credentials import master_url, open_session
+
     url = master_url(settings_of(ctx).master, os.environ)
     return open_session(url, os.environ, token, ask_trust=ask_trust())
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
-from windlass.sdk.session import Query, Session, hash_password
-from windlass.sdk.wire import Json
+from windlass.sdk.wire import Json, hash_password
 
 if TYPE_CHECKING:
     from windlass.sdk.context_dir import FileEntry
+    from windlass.sdk.session import Query, Session
 
 PAGE = 200
 TERMINAL_STATES = frozenset(

@@ -6,11 +6,10 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, cast
 
-from windlass.base.checkpoint_states import not_downloadable
+from windlass.base.checkpoint_states import DOWNLOADABLE, DownloadMode, not_downloadable
 from windlass.base.errors import InvalidState, NotFound, WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.session import OnProgress
@@ -20,15 +19,7 @@ from windlass.storage.base import folder_parts
 
 METADATA = "metadata.json"
 """Training code finds a whole checkpoint by it: it is written last."""
-DOWNLOADABLE = ("STATE_COMPLETED", "STATE_PARTIALLY_DELETED")
 _COPIED_AT_ONCE = 1024 * 1024
-
-
-class Mode(StrEnum):
-    AUTO = "auto"
-    """Direct; if that is not possible, through the master."""
-    DIRECT = "direct"
-    MASTER = "master"
 
 
 def download_checkpoint(
@@ -36,7 +27,7 @@ def download_checkpoint(
     checkpoint: Json,
     target: Path,
     *,
-    mode: Mode = Mode.AUTO,
+    mode: DownloadMode = DownloadMode.AUTO,
     trusted_hosts: Collection[str] = (),
     report: OnProgress = lambda done, total: None,
 ) -> None:
@@ -70,18 +61,18 @@ def _fetch(
     checkpoint: Json,
     target: Path,
     sizes: Mapping[str, int],
-    mode: Mode,
+    mode: DownloadMode,
     trusted_hosts: Collection[str],
     report: OnProgress,
 ) -> None:
     uuid = str(checkpoint["uuid"])
-    if mode is Mode.MASTER:
+    if mode is DownloadMode.MASTER:
         _through_master(client, uuid, target, sizes, report)
         return
     try:
         _directly(checkpoint, target, trusted_hosts, report)
     except (WindlassError, OSError) as direct:
-        if mode is Mode.DIRECT:
+        if mode is DownloadMode.DIRECT:
             raise
         try:
             _through_master(client, uuid, target, sizes, report)

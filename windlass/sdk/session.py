@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +24,13 @@ from windlass.sdk.wire import (
     canonical_url,
     encode,
     error_from_response,
+    hash_password,
 )
 
 REQUEST_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 _LOST = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 """A connection that ended before an answer: mostly a kept one, which the master was closing."""
-_PASSWORD_SALT = "GubPEmmotfiK9TMD6Zdw"  # noqa: S105 - public: every client of the API has it
 
 SENT_AT_ONCE = 64 * 1024
 """Bytes of a body between two reports of progress."""
@@ -43,13 +42,6 @@ OnRefusal = Callable[[Refusal], Trust]
 """Asks the user, or raises CertificateRefused."""
 OnProgress = Callable[[int, int], None]
 """Is told the bytes done and the bytes in all."""
-
-
-def hash_password(password: str) -> str:
-    """What goes over the wire instead of the password. The empty password stays empty."""
-    if not password:
-        return ""
-    return hashlib.sha512((_PASSWORD_SALT + password).encode()).hexdigest()
 
 
 class Session:

@@ -5,6 +5,7 @@ Standard library only, because training processes import it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -28,6 +29,14 @@ RETRY_STATUSES = frozenset({429, 502, 503, 504})
 """Answers that mean "not now": asking again may succeed."""
 MAX_ERROR_TEXT = 2000
 """An HTML error page of some proxy must not flood a terminal."""
+_PASSWORD_SALT = "GubPEmmotfiK9TMD6Zdw"  # noqa: S105 - public: every client of the API has it
+
+
+def hash_password(password: str) -> str:
+    """What goes over the wire instead of the password. The empty password stays empty."""
+    if not password:
+        return ""
+    return hashlib.sha512((_PASSWORD_SALT + password).encode()).hexdigest()
 
 
 class MasterUnreachable(WindlassError):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.real_cluster import RealCluster
-from windlass.sdk.session import hash_password
+from windlass.sdk.wire import hash_password
 
 LOGIN = "/api/v1/auth/login"
 

@@ -17,7 +17,7 @@ from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
 from windlass.cli.output.layout import fit_columns
 from windlass.cli.output.text import waiting_text
-from windlass.sdk.session import hash_password
+from windlass.sdk.wire import hash_password
 
 REPOSITORY = Path(__file__).parents[3]
 

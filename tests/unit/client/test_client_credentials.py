@@ -12,8 +12,14 @@ from client_scripted_master import Answer, Asked, ScriptedMaster
 from windlass.base.errors import InvalidArgument, NotFound, Unauthenticated
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import TokenCache, connect, master_url
-from windlass.sdk.session import Session, hash_password
-from windlass.sdk.wire import MasterError, canonical_url, error_from_response, to_wire
+from windlass.sdk.session import Session
+from windlass.sdk.wire import (
+    MasterError,
+    canonical_url,
+    error_from_response,
+    hash_password,
+    to_wire,
+)
 
 
 @pytest.fixture

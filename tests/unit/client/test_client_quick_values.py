@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,26 @@ def test_lists_load_only_what_they_use(master: ScriptedMaster, words: tuple[str,
     )
     assert done.returncode == 0, done.stderr
     assert "digits" in done.stdout or "experiment" in done.stdout
+
+
+@pytest.mark.parametrize("group", ["e", "cmd", "fleet", "job", "slot", "trial", "user"])
+@pytest.mark.parametrize("is_completion", [True, False])
+def test_help_and_completion_load_nothing_of_a_connection(group: str, is_completion: bool) -> None:
+    completing = {
+        "_DET_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"det {group} li",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("{'pydantic'", "{'httpx2', 'pydantic'")]
+        + ([] if is_completion else [group, "--help"]),
+        env=os.environ | (completing if is_completion else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert is_completion or "Usage: " in done.stdout
 
 
 def command(*words: str) -> Result:

@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from windlass.base.errors import InvalidArgument
 from windlass.cli.cluster import user as user_commands
 from windlass.cli.main import app
-from windlass.sdk.session import hash_password
-from windlass.sdk.wire import Json
+from windlass.sdk.wire import Json, hash_password
 
 LINK = {"agentUid": 1000, "agentUser": "ann", "agentGid": 100, "agentGroup": "users"}
 PASSWORD = "Correct-Horse-1"

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.network import is_loopback
 from windlass.base.option_groups import with_groups
@@ -112,6 +111,8 @@ def _wanted(pool: str, valid: str, uses: str, agents: list[str], description: st
 
 
 def _length(valid: str) -> timedelta:
+    from windlass.base.durations import parse_duration
+
     try:
         length = parse_duration(valid)
         if length <= timedelta(0):

@@ -21,7 +21,6 @@ from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json
 from windlass.sdk.client import Client
-from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url
 from windlass.sdk.wire import Json
 
 app = command_group()
@@ -45,6 +44,8 @@ def login(
 
     The password is asked for on a terminal. Elsewhere it is DET_PASS, else a line of standard input; none is empty.
     """
+    from windlass.sdk.credentials import DEFAULT_USER, TokenCache, master_url
+
     settings = settings_of(ctx)
     name = username or settings.user or os.environ.get("DET_USER") or DEFAULT_USER
     url = master_url(settings.master, os.environ)
@@ -57,6 +58,8 @@ def login(
 @app.command()
 def logout(ctx: typer.Context) -> None:
     """End the session and delete its token."""
+    from windlass.sdk.credentials import TokenCache, master_url
+
     settings = settings_of(ctx)
     cache = TokenCache()
     url = master_url(settings.master, os.environ)
@@ -164,6 +167,8 @@ def change_password(
     password_stdin: PasswordStdinOption = False,
 ) -> None:
     """Change your password, or as an administrator that of another user. Other sessions end."""
+    from windlass.sdk.credentials import TokenCache
+
     client = client_for(ctx)
     me = str(client.me()["username"])
     name = target_user or me

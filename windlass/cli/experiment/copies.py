@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from windlass.base.checkpoint_states import DownloadMode
 from windlass.cli.output.progress import transfer
 from windlass.cli.output.text import print_fields, state_name
 from windlass.cli.output.times import UtcOption, local_time
 from windlass.sdk.client import Client
-from windlass.sdk.downloads import Mode, download_checkpoint
 from windlass.sdk.wire import Json
 
 OutputDirOption = Annotated[
@@ -29,12 +29,12 @@ class CopyOptions:
         bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
     ] = False
     mode: Annotated[
-        Mode,
+        DownloadMode,
         typer.Option(
             "--mode",
             help="direct: from the storage; master: through the master; auto: direct, else through the master.",
         ),
-    ] = Mode.AUTO
+    ] = DownloadMode.AUTO
     trust_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,6 +47,8 @@ class CopyOptions:
     utc: UtcOption = False
 
     def fetch(self, client: Client, checkpoint: Json, target: Path) -> None:
+        from windlass.sdk.downloads import download_checkpoint
+
         with transfer(f"Downloading {checkpoint['uuid']}") as report:
             download_checkpoint(
                 client,

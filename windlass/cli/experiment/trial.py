@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from windlass.base.checkpoint_states import DOWNLOADABLE
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import TrialId
@@ -19,7 +20,6 @@ from windlass.cli.output.follow import LogOptions
 from windlass.cli.output.text import notice, print_fields, print_json, state_name, waiting_text
 from windlass.cli.output.times import local_time
 from windlass.sdk.client import Client
-from windlass.sdk.downloads import DOWNLOADABLE
 from windlass.sdk.wire import Json
 
 app = command_group()

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.durations import format_duration
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
 from windlass.cli.find import find
@@ -79,6 +78,8 @@ def describe(
 
 
 def length(seconds: float) -> str:
+    from windlass.base.durations import format_duration
+
     return format_duration(timedelta(seconds=round(seconds)))
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from windlass.sdk.session import OnProgress, Session
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+    from windlass.sdk.session import OnProgress, Session
 
 SHOWN_AFTER_S = 1.0
 

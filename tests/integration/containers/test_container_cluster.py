@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 
 from tests.podman import BARE, IMAGE, Podman
 from tests.published import PublishedDet, needs_published
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.stores import read_rows
 
 pytestmark = [pytest.mark.slow, needs_published]
@@ -147,6 +149,30 @@ def test_what_went_wrong_is_one_sentence_on_the_trial(
     told = [line for line in lines if says in line]
     assert told, lines
     assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "cause"),
+    [
+        ("python3 -c 'import torch'", "ModuleNotFoundError: No module named 'torch'"),
+        ("python3 -m trian", "No module named trian"),
+        ("python3 trian.py", "can't open file '/run/determined/workdir/trian.py'"),
+    ],
+)
+def test_the_cause_of_a_crash_is_shown_wherever_its_user_looks(
+    entrypoint: str, cause: str, cluster: RealCluster
+) -> None:
+    experiment = cluster.submit(config(entrypoint=entrypoint), MODEL)
+    assert cause in cluster.wait(experiment)["error"]
+    assert cause in cluster.trials(experiment)[0]["error"]
+    login = {**os.environ, **cluster.login_as(), "DET_MASTER": cluster.url}
+    looks = (("wait", str(experiment)), ("describe", str(experiment)), ("list",))
+    for words in looks:
+        done = subprocess.run(
+            [WINDLASS, "experiment", *words], env=login, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == (words[0] == "wait"), done
+        assert cause in done.stdout + done.stderr, done
 
 
 def test_the_agent_says_what_runs_its_tasks(cluster: RealCluster) -> None:

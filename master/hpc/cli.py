@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -110,7 +109,9 @@ def check(
     from master.hpc.check import checks_of
 
     limit_s = _seconds("--probe-timeout", probe_timeout) if probe else None
-    _print_checks(
+    from windlass.cli.doctor import print_checks
+
+    print_checks(
         asyncio.run(checks_of(site.where(), account=site.account, probe_limit_s=limit_s)), as_json
     )
 
@@ -180,19 +181,6 @@ def _print_problems(checks: list[Check]) -> None:
         if check.status is not Status.OK:
             word = "error" if check.status is Status.FAILED else "warning"
             notice(f"{word}: {check.name}: {check.found}: {check.advice}")
-    if any(check.status is Status.FAILED for check in checks):
-        raise typer.Exit(1)
-
-
-def _print_checks(checks: list[Check], as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(check) for check in checks])
-    else:
-        rows = [[check.name, check.status.value, check.found] for check in checks]
-        print_rows(["Check", "State", "Found"], rows)
-        for check in checks:
-            if check.status is not Status.OK:
-                typer.echo(f"{check.name}: {check.advice}")
     if any(check.status is Status.FAILED for check in checks):
         raise typer.Exit(1)
 

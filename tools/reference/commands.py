@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from windlass.cli.groups import load_operator_commands
+from windlass.cli.groups import Unloaded, load_operator_commands
 from windlass.cli.main import DetGroup, app
 
 
@@ -32,6 +32,8 @@ def commands_page() -> str:
 
 def _group(path: str, command: Any) -> Iterator[str]:
     """Of a group its commands; click's classes are duck-typed, as typer brings its own copy."""
+    if isinstance(command, Unloaded):
+        command = command.load()
     if not hasattr(command, "list_commands"):
         yield from _command(path, command)
         return

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -34,7 +34,11 @@ TIMEOUT_S = 5.0
 
 def run_doctor(ctx: typer.Context, as_json: bool, *, offline: bool = False) -> None:
     """Print all checks. `offline`: without those of a master that answers. Raises typer.Exit(1) if one failed."""
-    checks = list(_all(settings_of(ctx), offline))
+    print_checks(list(_all(settings_of(ctx), offline)), as_json)
+
+
+def print_checks(checks: Sequence[Check], as_json: bool) -> None:
+    """With the way out of each problem below. Raises typer.Exit(1) if one failed."""
     if as_json:
         print_json([asdict(check) for check in checks])
     else:

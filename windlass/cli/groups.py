@@ -52,8 +52,9 @@ class MissingExtra(WindlassError):
 
 
 class AliasedGroup(TyperGroup):
-    """Sub-commands answer to their aliases too; --help shows each once."""
+    """Sub-commands answer to their aliases too; --help shows each once. The groups of `lazy` are loaded on use."""
 
+    lazy: ClassVar[dict[str, LazyGroup]] = {}
     aliases: ClassVar[dict[str, str]] = {
         "ls": "list",
         "lt": "list-trials",
@@ -61,7 +62,13 @@ class AliasedGroup(TyperGroup):
         "c": "create",
     }
 
+    def list_commands(self, ctx: Context) -> list[str]:
+        return [*super().list_commands(ctx), *self.lazy]
+
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        for name, lazy in self.lazy.items():
+            if cmd_name in (name, lazy.alias):
+                return Unloaded(name, lazy)
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in self.aliases:
             found = super().get_command(ctx, self.aliases[cmd_name])
@@ -96,20 +103,17 @@ def command_group(help_: str = "", cls: type[AliasedGroup] = AliasedGroup) -> ty
     return app
 
 
-class RootGroup(TyperGroup):
-    """`det`: the groups of `LAZY`, loaded on use. Every known error becomes one line on stderr and exit code 1."""
+class RootGroup(AliasedGroup):
+    """`det`. Every known error becomes one line on stderr and exit code 1."""
 
-    lazy: ClassVar[dict[str, LazyGroup]] = {}
+    aliases: ClassVar[dict[str, str]] = {}
     operators: ClassVar[dict[str, str]] = {}
     """Commands that entry points of the same name bring, and their lines in --help."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *self.lazy, *self.operators])
+        return sorted([*super().list_commands(ctx), *self.operators])
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        for name, lazy in self.lazy.items():
-            if cmd_name in (name, lazy.alias):
-                return _Unloaded(name, lazy)
         if cmd_name in self.operators:
             return _UnloadedOperator(name=cmd_name, help=self.operators[cmd_name])
         return super().get_command(ctx, cmd_name)
@@ -135,18 +139,18 @@ class RootGroup(TyperGroup):
             _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
 
-class _Unloaded(TyperGroup):
+class Unloaded(TyperGroup):
     """Stands for a command group until somebody calls it."""
 
     def __init__(self, name: str, lazy: LazyGroup) -> None:
         also = f" (also: {lazy.alias})" if lazy.alias else ""
         super().__init__(name=name, help=lazy.help + also)
-        self._lazy = lazy
+        self.load = lazy.load
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
     ) -> Context:
-        return self._lazy.load().make_context(info_name, args, parent, **extra)
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
 class _UnloadedOperator(TyperGroup):

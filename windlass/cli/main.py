@@ -23,7 +23,7 @@ class DetGroup(RootGroup):
             "experiment.checkpoint", "Show, download and delete checkpoints.", "c"
         ),
         "command": LazyGroup("job.command", "Run and control commands.", "cmd"),
-        "deploy": LazyGroup("deploy.local", "Start and stop a cluster.", "d"),
+        "deploy": LazyGroup("deploy.commands", "Start and stop a cluster.", "d"),
         "experiment": LazyGroup(
             "experiment.commands", "Submit, watch and control experiments.", "e"
         ),

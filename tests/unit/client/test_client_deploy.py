@@ -401,7 +401,7 @@ def test_every_published_option_is_in_a_table_above() -> None:
     }
     from typer.main import get_command
 
-    group: Any = get_command(deploy.local)
+    group: Any = get_command(deploy.app)
     for verb, options in published.items():
         command = group.commands[verb]
         known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}

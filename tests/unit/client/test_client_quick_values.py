@@ -40,7 +40,7 @@ def test_lists_load_only_what_they_use(master: ScriptedMaster, words: tuple[str,
     assert "digits" in done.stdout or "experiment" in done.stdout
 
 
-@pytest.mark.parametrize("group", ["e", "cmd", "fleet", "job", "slot", "trial", "user"])
+@pytest.mark.parametrize("group", ["e", "cmd", "d", "fleet", "job", "slot", "trial", "user"])
 @pytest.mark.parametrize("is_completion", [True, False])
 def test_help_and_completion_load_nothing_of_a_connection(group: str, is_completion: bool) -> None:
     completing = {

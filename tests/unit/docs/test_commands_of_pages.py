@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from windlass.cli.groups import load_operator_commands
+from windlass.cli.groups import Unloaded, load_operator_commands
 from windlass.cli.main import DetGroup, app
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,8 @@ def problem(root: Any, text: str) -> str:
             found = _top(root, word) if here is root else here.get_command(None, word)
             if found is None:
                 return "" if _is_placeholder(word) else f"{here.name} has no command {word}"
-            here, known = found, _options(found)
+            here = found.load() if isinstance(found, Unloaded) else found
+            known = _options(here)
         elif _takes_the_rest(here):
             break
     return ""

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.cloud import (
-    NO_WAIT,
     check_new,
-    cloud_group,
     cluster_of,
     down,
     listed,
@@ -22,8 +21,10 @@ from windlass.cli.deploy.cloud import (
     up,
     with_password,
 )
+from windlass.cli.deploy.commands import NO_WAIT
 from windlass.cli.deploy.model_options import command_of
-from windlass.cli.output.columns import JsonOption
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice, print_json
 from windlass.deploy.cloud.aws_bucket import AwsBucket
 from windlass.deploy.cloud.aws_files import with_mount_name
@@ -42,7 +43,7 @@ from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
 
-aws = cloud_group(CLOUD, "Manage a cluster on AWS, by Terraform.")
+app = command_group()
 
 ClusterIdOption = Annotated[str, typer.Option("--cluster-id", help="Name of the cluster.")]
 RegionOption = Annotated[str | None, typer.Option(help="Region of the cluster.", hidden=True)]
@@ -116,17 +117,17 @@ def _records(bucket: str, region: str | None, profile: str | None) -> SharedReco
     return SharedRecords(AwsBucket(bucket, region=region or "", profile=profile or ""), CLOUD)
 
 
-aws.command("up")(
+app.command("up")(
     command_of(
         AwsOptions,
         _up,
         "Make a cluster, change it, or go on with one that is half made.",
     )
 )
-aws.command("plan")(
+app.command("plan")(
     command_of(AwsOptions, _plan, "Show what up with the same options would do, and do nothing.")
 )
-aws.command("iam-policy")(
+app.command("iam-policy")(
     command_of(
         AwsOptions,
         _iam_policy,
@@ -136,7 +137,7 @@ aws.command("iam-policy")(
 )
 
 
-@aws.command("down")
+@app.command("down")
 def down_(
     cluster_id: ClusterIdOption,
     region: RegionOption = None,
@@ -161,13 +162,15 @@ def down_(
     down(cluster, machines, delete_data=delete_data, yes=yes)
 
 
-@aws.command("list")
+@app.command("list")
+@with_groups
 def list_(
+    *,
     region: Annotated[str | None, typer.Option(help="Look for clusters in this region.")] = None,
     profile: ProfileOption = None,
     local_state_path: StateOption = None,
     tf_state_bucket: BucketOption = "",
-    as_json: JsonOption = False,
+    out: TableOptions,
 ) -> None:
     """List clusters: those made from here, those in the bucket of states, and those with our tag in the region."""
     place = region or region_of(profile)
@@ -181,10 +184,10 @@ def list_(
     def records() -> SharedRecords | None:
         return _records(tf_state_bucket, place, profile)
 
-    listed(CLOUD, local_state_path, records, tagged, as_json=as_json)
+    listed(CLOUD, local_state_path, records, tagged, out)
 
 
-@aws.command("dump-master-config-template")
+@app.command("dump-master-config-template")
 def dump_master_config_template(
     deployment_type: Annotated[
         str, typer.Option(hidden=True, help="There is one template for all.")

@@ -11,10 +11,11 @@ import typer
 
 from windlass.base.errors import InvalidState, WindlassError
 from windlass.base.plurals import counted
-from windlass.cli.output.columns import print_rows
-from windlass.cli.output.text import notice, print_json, print_yaml
+from windlass.cli.deploy.commands import NO_PREFLIGHT
+from windlass.cli.output.columns import Column, Table, TableOptions, print_rows
+from windlass.cli.output.text import notice, print_yaml
 from windlass.deploy.cloud.cluster import CloudCluster
-from windlass.deploy.cloud.listing import HEADERS, Found, Tagged, merged, recorded
+from windlass.deploy.cloud.listing import Found, Tagged, merged, recorded
 from windlass.deploy.cloud.machines import Machines
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
@@ -25,11 +26,6 @@ from windlass.deploy.cloud.state_folder import StateFolder, folder_of, folders
 from windlass.deploy.cloud.wait import wait_for_master
 from windlass.deploy.local.published import check_version
 
-CLOUDS = ("aws", "gcp")
-NO_WAIT = "windlass.deploy.no-wait"
-"""In the context: whether `--no-wait-for-master` was given."""
-NO_PREFLIGHT = "windlass.deploy.no-preflight"
-"""Likewise `--no-preflight-checks`."""
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
 Answer = TypeVar("Answer")
 
@@ -188,8 +184,8 @@ def listed(
     root: Path | None,
     records: Callable[[], SharedRecords | None],
     tagged: Callable[[], Sequence[Tagged] | None],
+    out: TableOptions,
     *,
-    as_json: bool = False,
     as_yaml: bool = False,
 ) -> None:
     """`records`, `tagged`: ask the cloud; where it does not answer, what is known here is shown all the same."""
@@ -199,12 +195,23 @@ def listed(
         if (record := each.record) is not None
     ]
     found = merged(known, _or_warn(tagged))
-    if as_json or as_yaml:
-        (print_json if as_json else print_yaml)([one.document() for one in found])
-    elif found:
-        print_rows(HEADERS, [one.row() for one in found])
+    documents = [one.document() for one in found]
+    if as_yaml and not out.as_json:
+        print_yaml(documents)
+    elif found or out.as_json:
+        out.show(CLUSTERS, documents)
     else:
         notice(f"No cluster of det deploy {cloud} was found")
+
+
+CLUSTERS = Table(
+    Column("Cluster", "clusterId"),
+    Column("Region", "region"),
+    Column("State", "state"),
+    Column("Master", "master"),
+    Column("Machines", "machines"),
+    Column("State is in", "place"),
+)
 
 
 def _from_bucket(records: SharedRecords | None) -> list[Found]:
@@ -225,12 +232,6 @@ def _or_warn(ask: Callable[[], Answer | None]) -> Answer | None:
     except WindlassError as error:
         notice(f"warning: {error.message}")
         return None
-
-
-def cloud_group(cloud: str, help_: str) -> typer.Typer:
-    from windlass.cli.groups import AliasedGroup
-
-    return typer.Typer(name=cloud, cls=AliasedGroup, no_args_is_help=True, help=help_)
 
 
 def _agreed(folder: StateFolder, changes: Sequence[tuple[str, str]]) -> bool:

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.aws import ClusterIdOption, DeleteDataOption, StateOption, YesOption
 from windlass.cli.deploy.cloud import (
-    NO_WAIT,
     check_new,
-    cloud_group,
     cluster_of,
     down,
     is_new,
@@ -22,8 +21,10 @@ from windlass.cli.deploy.cloud import (
     up,
     with_password,
 )
+from windlass.cli.deploy.commands import NO_WAIT
 from windlass.cli.deploy.model_options import command_of
-from windlass.cli.output.columns import JsonOption
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice, print_json
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.gcp_bucket import GcpBucket
@@ -39,7 +40,7 @@ from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
 
-gcp = cloud_group(CLOUD, "Manage a cluster on Google Cloud, by Terraform.")
+app = command_group()
 
 ProjectOption = Annotated[str | None, typer.Option("--project-id", help="Project of the cluster.")]
 KeypathOption = Annotated[
@@ -102,13 +103,13 @@ def _records(
     return SharedRecords(made, CLOUD)
 
 
-gcp.command("up")(
+app.command("up")(
     command_of(GcpOptions, _up, "Make a cluster, change it, or go on with one that is half made.")
 )
-gcp.command("plan")(
+app.command("plan")(
     command_of(GcpOptions, _plan, "Show what up with the same options would do, and do nothing.")
 )
-gcp.command("iam-policy")(
+app.command("iam-policy")(
     command_of(
         GcpOptions,
         _iam_policy,
@@ -118,7 +119,7 @@ gcp.command("iam-policy")(
 )
 
 
-@gcp.command("down")
+@app.command("down")
 def down_(
     cluster_id: ClusterIdOption,
     project_id: ProjectOption = None,
@@ -141,14 +142,16 @@ def down_(
     down(cluster, machines, delete_data=delete_data, yes=yes)
 
 
-@gcp.command("list")
+@app.command("list")
+@with_groups
 def list_(
+    *,
     project_id: ProjectOption = None,
     keypath: KeypathOption = None,
     local_state_path: StateOption = None,
     tf_state_gcs_bucket_name: BucketOption = "",
-    as_json: JsonOption = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML.")] = False,
+    out: TableOptions,
 ) -> None:
     """List clusters: those made from here, those in the bucket of states, and those with our label in the project."""
 
@@ -163,10 +166,10 @@ def list_(
     def records() -> SharedRecords | None:
         return _records(tf_state_gcs_bucket_name, project_id, "", keypath)
 
-    listed(CLOUD, local_state_path, records, tagged, as_json=as_json, as_yaml=as_yaml)
+    listed(CLOUD, local_state_path, records, tagged, out, as_yaml=as_yaml)
 
 
-@gcp.command("dump-master-config-template")
+@app.command("dump-master-config-template")
 def dump_master_config_template() -> None:
     """Print the template of master.yaml, for --master-config-template-path."""
     typer.echo(template_of(CLOUD), nl=False)

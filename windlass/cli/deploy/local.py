@@ -15,9 +15,7 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.base.plurals import counted
-from windlass.cli.deploy.aws import aws
-from windlass.cli.deploy.cloud import CLOUDS, NO_PREFLIGHT, NO_WAIT
-from windlass.cli.deploy.gcp import gcp
+from windlass.cli.deploy.commands import ImagePrefixOption
 from windlass.cli.deploy.local_options import (
     AutorestartOption,
     BeginOptions,
@@ -25,7 +23,6 @@ from windlass.cli.deploy.local_options import (
     DeleteDbOption,
     EnterpriseOption,
     GpuOption,
-    ImagePrefixOption,
     MasterNameOption,
     MasterOptions,
     NameOption,
@@ -43,6 +40,7 @@ from windlass.cli.deploy.local_output import (
     tell_up,
     warn,
 )
+from windlass.cli.groups import command_group
 from windlass.cli.output.columns import JsonOption, print_rows
 from windlass.cli.output.text import notice, print_json, say
 from windlass.deploy.local.cluster import (
@@ -55,49 +53,13 @@ from windlass.deploy.local.folder import folder_of
 from windlass.deploy.local.logs import lines_of
 from windlass.deploy.local.options import DEFAULT_PORT, Options
 from windlass.deploy.local.processes import supervisors_below
-from windlass.deploy.local.published import NO_EFFECT, NO_EFFECT_IN_CLOUDS, check_version
+from windlass.deploy.local.published import check_version
 from windlass.deploy.local.services import MASTER, Condition
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Start and stop a cluster.")
-local = typer.Typer(no_args_is_help=True, help="Manage a cluster on this machine.")
-app.add_typer(local, name="local")
+app = command_group()
 
 
-app.add_typer(aws, name="aws")
-app.add_typer(gcp, name="gcp")
-
-
-@app.callback()
-def deploy(
-    ctx: typer.Context,
-    no_preflight_checks: Annotated[
-        bool,
-        typer.Option(
-            "--no-preflight-checks", help="In a cloud: do not look at quotas and names first."
-        ),
-    ] = False,
-    no_wait_for_master: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait-for-master", help="In a cloud: do not wait until the master answers."
-        ),
-    ] = False,
-    image_repo_prefix: ImagePrefixOption = None,
-) -> None:
-    """Start and stop a cluster."""
-    given = {
-        "--no-preflight-checks": no_preflight_checks,
-        "--no-wait-for-master": no_wait_for_master,
-        "--image-repo-prefix": image_repo_prefix,
-    }
-    if ctx.invoked_subcommand in CLOUDS:
-        del given["--no-wait-for-master"], given["--no-preflight-checks"]
-        ctx.meta[NO_WAIT] = no_wait_for_master
-        ctx.meta[NO_PREFLIGHT] = no_preflight_checks
-    warn(given, NO_EFFECT_IN_CLOUDS if ctx.invoked_subcommand in CLOUDS else NO_EFFECT)
-
-
-@local.command("cluster-up")
+@app.command("cluster-up")
 @with_groups
 def cluster_up(
     *,
@@ -122,7 +84,7 @@ def cluster_up(
     _start(given, begin, place)
 
 
-@local.command("master-up")
+@app.command("master-up")
 @with_groups
 def master_up(
     master: MasterOptions,
@@ -152,7 +114,7 @@ def _start(
     tell_up(cluster, started, where)
 
 
-@local.command("agent-up")
+@app.command("agent-up")
 def agent_up(
     master_host: Annotated[
         str | None,
@@ -218,7 +180,7 @@ def agent_up(
         typer.echo(f"{agent.name} is started for {url}; det agent list shows it. Its log: {log}")
 
 
-@local.command("cluster-down")
+@app.command("cluster-down")
 def cluster_down(
     delete_db: DeleteDbOption = False,
     cluster_name: NameOption = None,
@@ -233,7 +195,7 @@ def cluster_down(
     tell_kept(cluster, moved)
 
 
-@local.command("master-down")
+@app.command("master-down")
 def master_down(
     delete_db: DeleteDbOption = False,
     cluster_name: NameOption = None,
@@ -248,7 +210,7 @@ def master_down(
     tell_kept(cluster, moved)
 
 
-@local.command("agent-down")
+@app.command("agent-down")
 def agent_down(
     agent_name: Annotated[
         str | None, typer.Option(help="Id of the agent. Default: the host name.")
@@ -266,7 +228,7 @@ def agent_down(
     tell_ended(ended, "No agent was running" if all_ else f"No agent {name} was running{known}")
 
 
-@local.command()
+@app.command()
 def logs(
     names: Annotated[
         list[str] | None,
@@ -296,7 +258,7 @@ def logs(
             say(line)
 
 
-@local.command()
+@app.command()
 def status(
     cluster_name: NameOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:

@@ -122,7 +122,6 @@ VersionOption = Annotated[
 ]
 DbPasswordOption = Annotated[str | None, typer.Option("--db-password", hidden=True)]
 EnterpriseOption = Annotated[bool, typer.Option("--enterprise-edition", hidden=True)]
-ImagePrefixOption = Annotated[str | None, typer.Option("--image-repo-prefix", hidden=True)]
 MasterNameOption = Annotated[str | None, typer.Option("--master-name", hidden=True)]
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from windlass.base.json_types import JsonMapping, JsonObject
 from windlass.deploy.cloud.state_folder import Phase, Record
 
-HEADERS = ("Cluster", "Region", "State", "Master", "Machines", "State is in")
 _PHASES = {
     Phase.MAKING: "half made: run up again, or down",
     Phase.UP: "up",
@@ -36,10 +35,6 @@ class Found:
     def document(self) -> JsonObject:
         shown = asdict(self)
         return {"clusterId": shown.pop("cluster_id"), **shown}
-
-    def row(self) -> list[str]:
-        machines = "" if self.machines is None else str(self.machines)
-        return [self.cluster_id, self.region, self.state, self.master, machines, self.place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,9 +85,32 @@ def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the version of this client, and of the master if it can be reached."""
-    from windlass.cli.version import show_version
+    from windlass import DETERMINED_VERSION
+    from windlass.base.tls.trust import CertificateRefused
+    from windlass.cli.connect import settings_of
+    from windlass.cli.output.text import print_fields, print_json
+    from windlass.sdk.client import Client
+    from windlass.sdk.credentials import master_url, open_session
+    from windlass.sdk.wire import MasterUnreachable
 
-    show_version(ctx, as_json)
+    url = master_url(settings_of(ctx).master, os.environ)
+    master, problem = None, ""
+    with open_session(url, os.environ) as session:
+        try:
+            master = Client(session).info()
+        except MasterUnreachable:
+            problem = f"cannot connect to {url}"
+        except CertificateRefused as refused:
+            problem = refused.message
+    if as_json:
+        print_json(
+            {"client": __version__, "api": DETERMINED_VERSION, "masterUrl": url, "master": master}
+        )
+        return
+    answer = problem if master is None else f"{master.get('version')} at {url}"
+    print_fields([("client", __version__), ("API", DETERMINED_VERSION), ("master", answer)])
+    if master is not None:
+        print_fields([("cluster", master.get("cluster_name") or master.get("cluster_id"))])
 
 
 @app.command()

@@ -36,34 +36,6 @@ PortOption = Annotated[
         show_default=False,
     ),
 ]
-HostOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Let the master listen on this address; 0.0.0.0 also for agents of other machines. Default: 127.0.0.1.",
-        show_default=False,
-    ),
-]
-MasterConfigOption = Annotated[
-    Path | None,
-    typer.Option("--master-config", "--master-config-path", help="Use this master.yaml."),
-]
-StorageOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Keep checkpoints in this folder. Default: in the data of the master.",
-    ),
-]
-WorkDirOption = Annotated[
-    Path | None,
-    typer.Option(help="Mount this folder in every task, where commands without files start."),
-]
-PasswordOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Set the password of admin and determined at the first start. Default: a random one, in a file. "
-        "While this command runs, other users of this machine can read the option."
-    ),
-]
 SlotsOption = Annotated[
     int | None,
     typer.Option(
@@ -94,22 +66,6 @@ AutorestartOption = Annotated[
         show_default=False,
     ),
 ]
-TlsOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--tls/--no-tls",
-        help="Let the master speak HTTPS, with a certificate that it signs itself unless master.yaml names one. "
-        "Default: plain HTTP.",
-        show_default=False,
-    ),
-]
-RestartOption = Annotated[
-    bool,
-    typer.Option(
-        "--restart",
-        help="Restart what runs, with the options of its last start unless given here. Tasks go on.",
-    ),
-]
 DeleteDbOption = Annotated[
     bool,
     typer.Option(
@@ -120,7 +76,6 @@ DeleteDbOption = Annotated[
 VersionOption = Annotated[
     str | None, typer.Option("--det-version", hidden=True, help="Accept this version only.")
 ]
-DbPasswordOption = Annotated[str | None, typer.Option("--db-password", hidden=True)]
 EnterpriseOption = Annotated[bool, typer.Option("--enterprise-edition", hidden=True)]
 MasterNameOption = Annotated[str | None, typer.Option("--master-name", hidden=True)]
 
@@ -130,11 +85,37 @@ class MasterOptions:
     """How the master runs. Each is one of `deploy.local.options.Options`."""
 
     port: PortOption = None
-    host: HostOption = None
-    master_config: MasterConfigOption = None
-    storage_host_path: StorageOption = None
-    auto_work_dir: WorkDirOption = None
-    tls: TlsOption = None
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Let the master listen on this address; 0.0.0.0 also for agents of other machines. "
+            "Default: 127.0.0.1.",
+            show_default=False,
+        ),
+    ] = None
+    master_config: Annotated[
+        Path | None,
+        typer.Option("--master-config", "--master-config-path", help="Use this master.yaml."),
+    ] = None
+    storage_host_path: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep checkpoints in this folder. Default: in the data of the master.",
+        ),
+    ] = None
+    auto_work_dir: Annotated[
+        Path | None,
+        typer.Option(help="Mount this folder in every task, where commands without files start."),
+    ] = None
+    tls: Annotated[
+        bool | None,
+        typer.Option(
+            "--tls/--no-tls",
+            help="Let the master speak HTTPS, with a certificate that it signs itself unless master.yaml names one. "
+            "Default: plain HTTP.",
+            show_default=False,
+        ),
+    ] = None
     autorestart: AutorestartOption = None
 
 
@@ -142,11 +123,23 @@ class MasterOptions:
 class BeginOptions:
     """How it is started this time."""
 
-    initial_user_password: PasswordOption = None
-    restart: RestartOption = False
+    initial_user_password: Annotated[
+        str | None,
+        typer.Option(
+            help="Set the password of admin and determined at the first start. Default: a random one, in a file. "
+            "While this command runs, other users of this machine can read the option."
+        ),
+    ] = None
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Restart what runs, with the options of its last start unless given here. Tasks go on.",
+        ),
+    ] = False
     delete_db: DeleteDbOption = False
     det_version: VersionOption = None
-    db_password: DbPasswordOption = None
+    db_password: Annotated[str | None, typer.Option("--db-password", hidden=True)] = None
     enterprise_edition: EnterpriseOption = False
 
 

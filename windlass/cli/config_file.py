@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.base.errors import InvalidArgument, InvalidConfig
+from windlass.cli.output.text import notice
+from windlass.sdk.wire import Json
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -31,6 +33,17 @@ def read_settings(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]
     for override in overrides:
         _apply(document, override)
     return document
+
+
+def tell_warnings(kind: str, answer: Json) -> None:
+    """Those of the answer to a submission of an experiment or a command."""
+    known = {
+        "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
+            f"the {kind} requests more slots than the cluster has now: it waits for capacity"
+        )
+    }
+    for warning in [*(answer.get("warnings") or []), *(answer.get("configWarnings") or [])]:
+        notice(f"warning: {known.get(warning, warning)}")
 
 
 @contextmanager

@@ -7,7 +7,9 @@ import importlib
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
@@ -68,7 +70,8 @@ class AliasedGroup(TyperGroup):
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         for name, lazy in self.lazy.items():
             if cmd_name in (name, lazy.alias):
-                return Unloaded(name, lazy)
+                also = f" (also: {lazy.alias})" if lazy.alias else ""
+                return Unloaded(name, lazy.help + also, lazy.load)
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name in self.aliases:
             found = super().get_command(ctx, self.aliases[cmd_name])
@@ -115,7 +118,8 @@ class RootGroup(AliasedGroup):
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         if cmd_name in self.operators:
-            return _UnloadedOperator(name=cmd_name, help=self.operators[cmd_name])
+            load = partial(_load_operator_command, cmd_name)
+            return Unloaded(cmd_name, self.operators[cmd_name], load)
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -140,27 +144,16 @@ class RootGroup(AliasedGroup):
 
 
 class Unloaded(TyperGroup):
-    """Stands for a command group until somebody calls it."""
+    """Stands for a command or a group of them until somebody calls it."""
 
-    def __init__(self, name: str, lazy: LazyGroup) -> None:
-        also = f" (also: {lazy.alias})" if lazy.alias else ""
-        super().__init__(name=name, help=lazy.help + also)
-        self.load = lazy.load
+    def __init__(self, name: str, help_: str, load: Callable[[], Command]) -> None:
+        super().__init__(name=name, help=help_)
+        self.load = load
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
     ) -> Context:
         return self.load().make_context(info_name, args, parent, **extra)
-
-
-class _UnloadedOperator(TyperGroup):
-    """Stands for one command of an extra until somebody calls it."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: Any
-    ) -> Context:
-        command = load_operator_commands(self.name or "")[self.name or ""]
-        return command.make_context(info_name, args, parent, **extra)
 
 
 def load_operator_commands(name: str) -> dict[str, Command]:
@@ -178,6 +171,11 @@ def load_operator_commands(name: str) -> dict[str, Command]:
         group = _as_group(app)
         return dict(group.commands)
     raise MissingExtra(hint)
+
+
+def _load_operator_command(name: str) -> Command:
+    """One that is alone behind its entry point."""
+    return load_operator_commands(name)[name]
 
 
 def extra_hint(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,11 @@ from windlass.cli.groups import MissingExtra
 from windlass.cli.output.columns import Column, JsonOption, Table
 from windlass.cli.output.text import notice, print_json
 from windlass.sdk.client import Client
+
+if TYPE_CHECKING:
+    from windlass.install.fleet import Work
+    from windlass.install.hosts import Host
+    from windlass.install.ssh import Access
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 TOKEN_LIFE_S = 3600.0
@@ -130,7 +135,6 @@ def install(
     or to change settings. The exit code is 1 if a machine failed.
     """
     with _needs_ssh():
-        from windlass.install.fleet import run_on_all, shown_progress
         from windlass.install.hosts import read_hosts
         from windlass.install.steps import Plan
         from windlass.install.steps import install as install_one
@@ -156,14 +160,7 @@ def install(
             prefix=machines.prefix,
             python=python,
         )
-        with shown_progress(chosen) as progress:
-            outcomes = run_on_all(
-                chosen,
-                lambda host, tell: install_one(host, access, plan, tell),
-                progress,
-                parallel=machines.parallel,
-            )
-    _report(outcomes, as_json)
+        _on_all(machines, chosen, lambda host, tell: install_one(host, access, plan, tell), as_json)
 
 
 @with_groups
@@ -183,7 +180,6 @@ def uninstall(
 ) -> None:
     """Let agents on machines leave the cluster, and remove them there."""
     with _needs_ssh():
-        from windlass.install.fleet import run_on_all, shown_progress
         from windlass.install.hosts import read_hosts
         from windlass.install.steps import Removal
         from windlass.install.steps import uninstall as uninstall_one
@@ -195,14 +191,9 @@ def uninstall(
     flags = {"--force": force, "--offline": offline}
     options = ["--grace", grace, *(flag for flag, given in flags.items() if given)]
     removal = Removal(options=options, user=machines.user, prefix=machines.prefix)
-    with shown_progress(chosen) as progress:
-        outcomes = run_on_all(
-            chosen,
-            lambda host, tell: uninstall_one(host, access, removal, tell),
-            progress,
-            parallel=machines.parallel,
-        )
-    _report(outcomes, as_json)
+    _on_all(
+        machines, chosen, lambda host, tell: uninstall_one(host, access, removal, tell), as_json
+    )
 
 
 def wheels(
@@ -236,7 +227,27 @@ def _needs_ssh() -> Iterator[None]:
         ) from None
 
 
-def _access(machines: Machines) -> Any:
+def _on_all(machines: Machines, hosts: Sequence[Host], work: Work, as_json: bool) -> None:
+    """Shows how far each machine is, and what came of it. Exits with 1 if one failed."""
+    from windlass.install.fleet import run_on_all, shown_progress
+
+    with shown_progress(hosts) as progress:
+        outcomes = run_on_all(hosts, work, progress, parallel=machines.parallel)
+    rows = [
+        {"host": each.host, "result": each.result, "step": each.step, "error": each.error}
+        | dict(each.agent)
+        for each in outcomes
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        OUTCOMES.print(rows)
+    if failed := sum(outcome.result == "failed" for outcome in outcomes):
+        notice(f"{failed} of {len(outcomes)} machines failed; call again to go on with them")
+        raise typer.Exit(1)
+
+
+def _access(machines: Machines) -> Access:
     from windlass.install.ssh import Access
 
     identity, known_hosts = machines.identity, machines.known_hosts
@@ -299,23 +310,6 @@ def _revoke(client: Client, token_id: str) -> None:
             f"The join token {token_id} is not revoked, and lasts until it expires: {error.message}. "
             f"To end it: windlass master join-token revoke {token_id}"
         )
-
-
-def _report(outcomes: Sequence[Any], as_json: bool) -> None:
-    """Exits with 1 if a machine failed."""
-    failed = sum(outcome.result == "failed" for outcome in outcomes)
-    rows = [
-        {"host": each.host, "result": each.result, "step": each.step, "error": each.error}
-        | each.agent
-        for each in outcomes
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        OUTCOMES.print(rows)
-    if failed:
-        notice(f"{failed} of {len(outcomes)} machines failed; call again to go on with them")
-        raise typer.Exit(1)
 
 
 OUTCOMES = Table(

@@ -10,7 +10,7 @@ import typer
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import ExperimentId
-from windlass.cli.config_file import naming, read_config
+from windlass.cli.config_file import naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
@@ -26,12 +26,6 @@ from windlass.sdk.client import ExperimentAction
 
 app = command_group()
 app.add_typer(experiment_set.app, name="set")
-
-_WARNINGS = {
-    "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
-        "the experiment requests more slots than the cluster has now: it waits for capacity"
-    )
-}
 
 
 @app.command()
@@ -80,10 +74,7 @@ def create(
             text, packed.files, activate=not paused, project_id=project_id, template=template
         )
     experiment_id = int(answer["experiment"]["id"])
-    for warning in answer.get("warnings") or []:
-        notice(f"warning: {_WARNINGS.get(warning, warning)}")
-    for sentence in answer.get("configWarnings") or []:
-        notice(f"warning: {sentence}")
+    tell_warnings("experiment", answer)
     if as_json:
         print_json(answer)
     else:

@@ -11,7 +11,7 @@ import typer
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import complete_commands
-from windlass.cli.config_file import naming, read_settings
+from windlass.cli.config_file import naming, read_settings, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.job.words import full_id, in_names
@@ -53,12 +53,6 @@ SUCCESS = "success"
 """The exit status of a command that succeeded."""
 DETACHED = 130
 """The exit code of a program that was interrupted, as shells have it."""
-
-_WARNINGS = {
-    "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED": (
-        "the command requests more slots than the cluster has now: it waits for capacity"
-    )
-}
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -109,10 +103,7 @@ def run(
     client = client_for(ctx)
     with naming(config_file), upload(client.session, "Uploading files"):
         answer = client.run_command(document, packed.files)
-    for warning in answer.get("warnings") or []:
-        notice(f"warning: {_WARNINGS.get(warning, warning)}")
-    for sentence in answer.get("configWarnings") or []:
-        notice(f"warning: {sentence}")
+    tell_warnings("command", answer)
     command = answer["command"]
     if detach:
         typer.echo(command["id"])

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -163,14 +163,23 @@ AUTO = "auto"
 
 
 def find_images(setup: RuntimeSetup) -> tuple[ImageSetup | None, tuple[str, ...]]:
-    """The first engine that works here, and what is wrong with those before it that are here. Blocks."""
+    """The first engine that works here, and what is wrong with it and with those before it that are here. Blocks.
+
+    One that cannot give the slots of this machine works still for tasks that have none.
+    """
     problems: list[str] = []
+    node = setup.trial_on
+    bare = (
+        replace(setup, trial_on=replace(node, slots=(), gpus=())) if node and node.slots else None
+    )
     for factory in (*IMAGE_SETUPS.values(), _podman_commands):
         with suppress(InvalidConfig):
             images = factory(setup)
             if not (problem := _trial_problem(images, setup)):
                 return images, tuple(problems)
             problems.append(problem)
+            if bare is not None and not _trial_problem(images, bare):
+                return images, tuple(problems)
     return None, tuple(problems)
 
 

@@ -22,6 +22,7 @@ from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
 from agent_bootstrap.agent.runtimes.setup import ImageSetup
+from agent_bootstrap.bounds import one_line
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import Bind, ContainerSpec
 
@@ -87,7 +88,7 @@ def why_not(setup: ImageSetup, node: Node, work_dir: Path) -> str:
     with ThreadPoolExecutor(
         1, thread_name_prefix="trial"
     ) as own:  # callers may have a loop already
-        return own.submit(asyncio.run, _try(setup, node, work_dir)).result()
+        return one_line(own.submit(asyncio.run, _try(setup, node, work_dir)).result())
 
 
 async def _try(setup: ImageSetup, node: Node, work_dir: Path) -> str:

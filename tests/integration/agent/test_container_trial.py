@@ -19,6 +19,7 @@ from agent_bootstrap.agent.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
+from agent_bootstrap.protocol import Slot, SlotKind
 from tests.fakes.image_tools import image_tools
 from tests.podman import Podman, service_or_skip
 from windlass.base.errors import InvalidConfig
@@ -32,10 +33,10 @@ exec runc "$@"
 """
 
 
-def opened(name: str, work_dir: Path, **more: Any) -> Runtime:
+def opened(name: str, work_dir: Path, node: Node = NODE, **more: Any) -> Runtime:
     given = {"master_url": "http://127.0.0.1:1", "agent_id": "trial", **more}
     options = parse_options({**given, "work_dir": str(work_dir)})
-    return open_runtime(name, RuntimeSetup(options=options, trial_on=NODE))
+    return open_runtime(name, RuntimeSetup(options=options, trial_on=node))
 
 
 def problem_of(name: str, work_dir: Path, **more: Any) -> str:
@@ -95,6 +96,18 @@ def test_podman_that_starts_none_is_refused_with_its_own_words(
         assert check.status == "warning"
         assert "unable to apply cgroup configuration" in check.found
     assert list((tmp_path / "a/containers").iterdir()) == []
+
+
+def test_an_engine_that_cannot_give_the_gpus_is_told_of_and_taken_by_auto_alone(
+    podman: Podman, tmp_path: Path
+) -> None:
+    gpu = Slot(id=0, kind=SlotKind.CUDA, uuid="GPU-no-such")
+    node, socket = replace(NODE, slots=(gpu,)), str(podman.socket)
+    with pytest.raises(InvalidConfig, match="cannot start a container here"):
+        opened("podman", tmp_path / "a", node, container_socket=socket)
+    auto = opened("auto", tmp_path / "b", node, container_socket=socket)
+    assert auto.name.startswith("process, podman ")
+    assert any("cannot start a container here" in note for note in auto.notes)
 
 
 def test_a_program_that_starts_none_is_refused_with_its_own_words(

@@ -163,24 +163,24 @@ AUTO = "auto"
 
 
 def find_images(setup: RuntimeSetup) -> tuple[ImageSetup | None, tuple[str, ...]]:
-    """The first engine that works here, and what is wrong with it and with those before it that are here. Blocks.
+    """The first engine that works here, and what is wrong with those that do not. Blocks.
 
-    One that cannot give the slots of this machine works still for tasks that have none.
+    Where none can give the slots of this machine, the first that works for tasks without any.
     """
-    problems: list[str] = []
-    node = setup.trial_on
-    bare = (
-        replace(setup, trial_on=replace(node, slots=(), gpus=())) if node and node.slots else None
-    )
+    refused: dict[str, ImageSetup] = {}
     for factory in (*IMAGE_SETUPS.values(), _podman_commands):
         with suppress(InvalidConfig):
             images = factory(setup)
             if not (problem := _trial_problem(images, setup)):
-                return images, tuple(problems)
-            problems.append(problem)
-            if bare is not None and not _trial_problem(images, bare):
-                return images, tuple(problems)
-    return None, tuple(problems)
+                return images, tuple(refused)
+            refused[problem] = images
+    node = setup.trial_on
+    if node is not None and node.slots:
+        plain = replace(setup, trial_on=replace(node, slots=(), gpus=()))
+        for images in refused.values():
+            if not _trial_problem(images, plain):
+                return images, tuple(refused)
+    return None, tuple(refused)
 
 
 def _auto(setup: RuntimeSetup) -> Setup:

@@ -99,7 +99,7 @@ def test_podman_that_starts_none_is_refused_with_its_own_words(
 
 
 def test_an_engine_that_cannot_give_the_gpus_is_told_of_and_taken_by_auto_alone(
-    podman: Podman, tmp_path: Path
+    podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Slot(id=0, kind=SlotKind.CUDA, uuid="GPU-no-such")
     node, socket = replace(NODE, slots=(gpu,)), str(podman.socket)
@@ -108,6 +108,9 @@ def test_an_engine_that_cannot_give_the_gpus_is_told_of_and_taken_by_auto_alone(
     auto = opened("auto", tmp_path / "b", node, container_socket=socket)
     assert auto.name.startswith("process, podman ")
     assert any("cannot start a container here" in note for note in auto.notes)
+    image_tools(tmp_path / "bin", monkeypatch)
+    auto = opened("auto", tmp_path / "c", node, container_socket=socket)
+    assert auto.name == "process, apptainer 1.3.4", "one that gives them comes first"
 
 
 def test_a_program_that_starts_none_is_refused_with_its_own_words(

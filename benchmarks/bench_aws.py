@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from provisioner.price_book import open_book
+from provisioner.money.price_book import open_book
 from provisioner.providers.aws import tags
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider

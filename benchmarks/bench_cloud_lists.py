@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from provisioner.price_book import open_book
+from provisioner.money.price_book import open_book
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.options import MachineOptions, Site

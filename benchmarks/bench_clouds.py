@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
-from provisioner.price_book import open_book
+from provisioner.money.price_book import open_book
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Api, LaunchAnswer, LaunchIntent, Rate

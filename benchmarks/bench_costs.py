@@ -27,7 +27,7 @@ from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.tables import Task, User
 from master.store.unit_of_work import UnitOfWork
-from provisioner.fleet import InstanceRecord, InstanceState, instance_document
+from provisioner.fleet.instances import InstanceRecord, InstanceState, instance_document
 from provisioner.types import Offer, OfferKey
 from rm_backends.base import Container
 from windlass.base.clock import ManualClock

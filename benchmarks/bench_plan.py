@@ -20,11 +20,11 @@ from math import log
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.ray_planner import ray_plan
-from provisioner.capacity import CapacityMemory
-from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
-from provisioner.refusals import BlockKind, scope_of
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind, scope_of
+from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import Gang, Market, Node, Offer, OfferKey, PoolDemand, PoolSettings
 
 TYPES = [

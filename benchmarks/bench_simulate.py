@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.arguments import arguments, sized
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.disruption import Disruption
+from provisioner.planning.disruption import Disruption
+from provisioner.planning.stopped_agents import StoppedAgents
 from provisioner.simulator.baselines import LeastWaste, SumOfSlots
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import (
@@ -33,7 +34,6 @@ from provisioner.simulator.replay import (
 )
 from provisioner.simulator.report import Summary, summary
 from provisioner.simulator.trace import TraceJob, read_trace
-from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import Offer, OfferKey, PoolSettings
 
 TRACES = Path(__file__).resolve().parent.parent / "tests" / "traces"

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from provisioner.plan_types import Phase, PlanInput
+from provisioner.planning.plan_types import Phase, PlanInput
 
 
 class RayPlan(NamedTuple):

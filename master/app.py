@@ -17,7 +17,6 @@ from pathlib import Path
 import structlog
 
 from agent_bootstrap.container_options import OsUser
-from master.agent_pools import all_options, fall_back_rules, pilot_sides
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import ClusterInfo, Services, no_others
@@ -25,54 +24,55 @@ from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
-from master.batch_pools import TokensOfJobs, dispatch_options, job_files, job_token
-from master.batch_projects import JobProjects
-from master.batch_site import BatchSite
-from master.batch_users import BatchUsers
-from master.batch_ways import relay_keepers
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
-from master.cloud_boot import CloudBoot
-from master.cloud_providers import all_providers
-from master.cluster_identity import cluster_info
 from master.config import MasterConfig
-from master.control_plane import Parts, build
 from master.core.scheduler import decide
 from master.costs.books import Books
 from master.data_folder import exposures
-from master.elastic_pools import (
+from master.experiments.log_watch import LogWatch
+from master.leading import keep_leading, lead
+from master.logs.master_lines import MasterLines
+from master.logs.store import LogStore
+from master.prices.live import LivePrices
+from master.prices.refresh import PriceRefresh
+from master.recovery.background_check import BackgroundCheck
+from master.recovery.decision import Lost
+from master.recovery.opening import OpenedFolder, open_folder
+from master.recovery.places import places_of
+from master.store.agents_repository import AgentsRepository
+from master.store.blobs import BlobStore
+from master.store.fleet_repository import FleetRepository
+from master.store.lease_repository import LeaseRepository
+from master.store.store import Store
+from master.tls.serving import ServedTls
+from master.wiring.agents import all_options, fall_back_rules, pilot_sides
+from master.wiring.batch.partitions import partition_memory, with_site_partitions
+from master.wiring.batch.pilots import PilotProviders
+from master.wiring.batch.pools import TokensOfJobs, dispatch_options, job_files, job_token
+from master.wiring.batch.projects import JobProjects
+from master.wiring.batch.site import BatchSite
+from master.wiring.batch.transports import relay_keepers
+from master.wiring.batch.users import BatchUsers
+from master.wiring.cloud_boot import CloudBoot
+from master.wiring.cloud_providers import all_providers
+from master.wiring.cluster_identity import cluster_info
+from master.wiring.control_plane import Parts, build
+from master.wiring.elastic import (
     EmbeddedProviders,
     ProviderFactory,
     embedded_of,
     live_prices,
     pool_settings,
 )
-from master.experiments.log_watch import LogWatch
-from master.housekeeping import housekeeping
-from master.launch_tokens import LaunchTokens
-from master.leading import keep_leading, lead
-from master.live_prices import LivePrices
-from master.logs.master_lines import MasterLines
-from master.logs.store import LogStore
-from master.machine_boots import machine_boots
-from master.pilot_pools import PilotProviders
-from master.price_refresh import PriceRefresh
-from master.recovery.background_check import BackgroundCheck
-from master.recovery.decision import Lost
-from master.recovery.opening import OpenedFolder, open_folder
-from master.recovery.places import places_of
-from master.site_partitions import partition_memory, with_site_partitions
-from master.store.agents_repository import AgentsRepository
-from master.store.blobs import BlobStore
-from master.store.fleet_repository import FleetRepository
-from master.store.lease_repository import LeaseRepository
-from master.store.store import Store
-from master.task_settings import TaskSettings
-from master.timed_work import timed_work
-from master.tls.serving import ServedTls
+from master.wiring.housekeeping import housekeeping
+from master.wiring.launch_tokens import LaunchTokens
+from master.wiring.machine_boots import machine_boots
+from master.wiring.task_settings import TaskSettings
+from master.wiring.timed_work import timed_work
 from master.workspaces.agent_users import AgentUsers
-from provisioner.budgets import Money
-from provisioner.reconciler import Provisioner
+from provisioner.fleet.reconciler import Provisioner
+from provisioner.money.budgets import Money
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.base import BatchOptions
 from rm_backends.batch.dispatcher import Dispatcher

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 import yaml
 
-from master import prices_cli
 from master.data_folder import DEFAULT_CONFIG
+from master.prices import cli as prices_cli
 from windlass.base.errors import WindlassError
 
 app = typer.Typer(
@@ -95,8 +95,8 @@ def run(
     from master.app import MasterOptions
     from master.data_folder import held
     from master.serve import serve
-    from master.task_settings import require_mountable
     from master.tls.opening import default_url, open_tls, open_warnings
+    from master.wiring.task_settings import require_mountable
     from windlass.base.clock import SystemClock
     from windlass.base.tls.fingerprints import labelled
 
@@ -183,7 +183,7 @@ def _require_pool(name: str, config_file: Path | None) -> None:
 def show_config(config_file: ConfigOption = None, data_dir: DataDirOption = None) -> None:
     """Check master.yaml and print it with every default filled in. Secrets are masked."""
     from master.config import masked
-    from master.task_settings import require_mountable
+    from master.wiring.task_settings import require_mountable
 
     try:
         config = _load(config_file, {})
@@ -201,7 +201,7 @@ def end_instances(data_dir: DataDirOption = None) -> None:
     import asyncio
 
     from master.data_folder import held, of_a_master
-    from master.elastic_pools import end_embedded_instances
+    from master.wiring.elastic import end_embedded_instances
 
     try:
         with held(of_a_master(_data_dir(data_dir))) as folder:
@@ -313,7 +313,7 @@ def check(
 def _check_clouds(config_file: Path | None, data_dir: Path | None) -> None:
     import asyncio
 
-    from master.cloud_check import cloud_findings
+    from master.wiring.cloud_check import cloud_findings
     from windlass.base.clock import SystemClock
 
     try:

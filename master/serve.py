@@ -22,16 +22,16 @@ from agent_bootstrap.frames import MAX_FROM_AGENT_BYTES
 from master.api.application import begin_shutdown, build_app
 from master.app import Master, MasterOptions
 from master.config import MasterConfig
-from master.connections import (
+from master.server.connections import (
     SWEEP_S,
     ConnectionTable,
     HttpConnection,
     WebSocketConnection,
     limits_of,
 )
-from master.listener import TAKEN_AT_ONCE, bound
-from master.loop_watch import WatchedLoop
-from master.stopping import ServiceManager, StopSignal
+from master.server.listener import TAKEN_AT_ONCE, bound
+from master.server.loop_watch import WatchedLoop
+from master.server.stopping import ServiceManager, StopSignal
 from master.tls.handshake import TlsHandshake
 from master.tls.serving import LOOK_S, ServedTls
 from windlass.base.errors import LeaseLost, WindlassError

@@ -15,8 +15,8 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class FleetStore(Protocol):
     """Durable memory of what we decided to launch and of what we launched. One call is one commit.
 
-    Documents are JSON objects made by `provisioner.fleet`. The store looks at one key only: an intent whose document
-    says `"finished": true` need not be loaded again (if it is, it is dropped).
+    Documents are JSON objects made by `provisioner.fleet.instances`. The store looks at one key only: an intent
+    whose document says `"finished": true` need not be loaded again (if it is, it is dropped).
     """
 
     async def load(self) -> FleetDocuments: ...

@@ -12,10 +12,10 @@ from master.core.machines import Market as Market
 from master.core.machines import Requirements as Requirements
 from master.core.reasons import Reason
 from master.core.scheduler.types import Launchable
-from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.day_hours import DayHours, is_within
-from provisioner.disruption import NO_DISRUPTION, Disruption
-from provisioner.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
+from provisioner.money.budgets import NO_BUDGET, Budget
+from provisioner.planning.disruption import NO_DISRUPTION, Disruption
+from provisioner.planning.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""
@@ -360,8 +360,8 @@ class InstanceView:
     slots: int
     usd_per_hour: float
     state: str
-    """A value of `provisioner.fleet.InstanceState`, or, of one that does not exist yet: `asking` while the provider has
-    not answered, `accepted` if it delivers later, `cancelling`."""
+    """A value of `provisioner.fleet.instances.InstanceState`, or, of one that does not exist yet: `asking` while the
+    provider has not answered, `accepted` if it delivers later, `cancelling`."""
     created_at: float
     ready_at: float | None = None
     idle_since: float | None = None

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import psutil
 import yaml
 
-from master.loop_watch import HELD
+from master.server.loop_watch import HELD
 from tests.jails import open_way_to
 from windlass.base.errors import WindlassError
 from windlass.base.tls.trust import Trust

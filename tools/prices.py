@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from provisioner.fresh_prices import FreshPrice
-from provisioner.price_book import BUNDLED, MachineType, PriceBook, PriceTable, parse
+from provisioner.money.fresh_prices import FreshPrice
+from provisioner.money.price_book import BUNDLED, MachineType, PriceBook, PriceTable, parse
 from provisioner.providers.aws import prices as of_aws
 from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.client import Client as AwsClient

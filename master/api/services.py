@@ -40,11 +40,11 @@ from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
-from provisioner.bake_records import BakeRecord
 from provisioner.batch.base import ForeignJob
-from provisioner.offer_views import OfferView
-from provisioner.preview import Preview
-from provisioner.tally import Tally
+from provisioner.capacity.offer_views import OfferView
+from provisioner.fleet.counters import Tally
+from provisioner.images.records import BakeRecord
+from provisioner.planning.preview import Preview
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
 from rm_backends.observer import AgentOperator, Observer

@@ -15,7 +15,7 @@ from agent_bootstrap.scripts.boot_files import agent_keys
 from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, NonNegative, Number, Positive, Section
-from provisioner.price_book import BUNDLED, read_table
+from provisioner.money.price_book import BUNDLED, read_table
 from windlass.base.errors import InvalidConfig
 from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import NoEffect

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from master.core.expconf.schema import Items, Number, Section
 from provisioner.day_hours import DAY_S
-from provisioner.disruption import Disruption
+from provisioner.planning.disruption import Disruption
 
 _HOURS = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
 

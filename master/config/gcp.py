@@ -12,7 +12,7 @@ from master.config.cloud_keys import CloudSection, check_region, known_types, sh
 from master.config.durations import PositiveDuration
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, Items, NonNegative, Section
-from provisioner.price_book import BUNDLED, read_table
+from provisioner.money.price_book import BUNDLED, read_table
 from provisioner.providers.gcp.handles import MAX_PREFIX
 from provisioner.providers.gcp.names import (
     ATTACHED,

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from master.config.durations import NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import Items, Number, Section
-from provisioner.budgets import Budget, Budgets, WhenSpent
-from provisioner.price_book import STALE_AFTER, Override
+from provisioner.money.budgets import Budget, Budgets, WhenSpent
+from provisioner.money.price_book import STALE_AFTER, Override
 from provisioner.types import Market
 
 Usd = Annotated[Number, Field(ge=0)]

@@ -29,12 +29,12 @@ from master.core.expconf.schema import (
     discriminated,
 )
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.budgets import NO_BUDGET, Budget
 from provisioner.day_hours import DayHours
-from provisioner.disruption import NO_DISRUPTION, Disruption
-from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT
-from provisioner.idle_time import MOST_IDLE_S
-from provisioner.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
+from provisioner.money.budgets import NO_BUDGET, Budget
+from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
+from provisioner.planning.disruption import NO_DISRUPTION, Disruption
+from provisioner.planning.idle_time import MOST_IDLE_S
+from provisioner.planning.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"

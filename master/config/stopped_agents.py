@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from master.config.durations import PositiveDuration
 from master.core.expconf.schema import NonNegative, Section
-from provisioner.stopped_agents import StoppedAgents
+from provisioner.planning.stopped_agents import StoppedAgents
 
 
 class StoppedAgentsSection(Section):

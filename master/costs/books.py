@@ -17,9 +17,9 @@ from master.costs.open_machines import OpenMachine, OpenMachines, Unbooked
 from master.store.store import Store
 from master.store.tables import Cost, FleetInstance, User
 from master.store.unit_of_work import UnitOfWork
-from provisioner.budgets import UserSpending
-from provisioner.lifetimes import CostKind, charges
-from provisioner.months import month_of
+from provisioner.money.budgets import UserSpending
+from provisioner.money.lifetimes import CostKind, charges
+from provisioner.money.months import month_of
 from windlass.base.clock import Clock
 from windlass.base.json_types import JsonObject
 

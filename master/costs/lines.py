@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from provisioner.lifetimes import Charges, CostKind
+from provisioner.money.lifetimes import Charges, CostKind
 
 
 class By(StrEnum):

@@ -19,8 +19,8 @@ from sqlalchemy import or_, select
 from master.costs.lines import CostLine, Owner, lines_of
 from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task
-from provisioner.fleet import InstanceRecord, instance_from_document
-from provisioner.lifetimes import Lifetime, Use, charges, merged, settled_until
+from provisioner.fleet.instances import InstanceRecord, instance_from_document
+from provisioner.money.lifetimes import Lifetime, Use, charges, merged, settled_until
 from windlass.base.json_types import JsonObject
 
 MARGIN_S = 60.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from master.costs.lines import By, CostLine
-from provisioner.lifetimes import NOBODY, CostKind
+from provisioner.money.lifetimes import NOBODY, CostKind
 
 LEAST_PROGRESS = 0.01
 """With less done, what it cost so far says nothing about the whole."""

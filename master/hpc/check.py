@@ -6,6 +6,7 @@ import os
 from itertools import chain
 from urllib.parse import urlsplit
 
+from master.checks.site import site_checks
 from master.config import load
 from master.hpc.findings import findings
 from master.hpc.gather import Where, batch_system, gather
@@ -13,7 +14,6 @@ from master.hpc.place import find_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import answers
 from master.hpc.probe import probe, probe_findings
-from master.site_checks import site_checks
 from provisioner.batch.commands import LocalCommands
 from windlass.base.checks import Check, Status
 from windlass.base.errors import InvalidConfig

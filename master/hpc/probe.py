@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from agent_bootstrap.agent.node_probe import NodeReport
 from agent_bootstrap.channels.streams import connected
 from agent_bootstrap.channels.tickets import NOTICE
-from master.batch_keys import ALL_CHANNELS
 from master.hpc.plan import Plan, PlannedPool
+from master.wiring.batch.keys import ALL_CHANNELS
 from provisioner.batch.base import (
     SCRIPT_NAME,
     BatchSystem,

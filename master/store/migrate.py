@@ -1,6 +1,6 @@
 """Alembic without files to configure: the state and the logs each have their own line of migrations.
 
-`master.revise` writes new revisions.
+`tools.revise` writes new revisions.
 """
 
 from __future__ import annotations

@@ -425,7 +425,7 @@ class Cost(SQLModel, table=True):
     job_id: Mapped[str] = Field(primary_key=True)
     """Empty: nobody's."""
     kind: Mapped[str] = Field(primary_key=True)
-    """`provisioner.lifetimes.CostKind`."""
+    """`provisioner.money.lifetimes.CostKind`."""
     user_id: Mapped[int | None] = Field(default=None)
     experiment_id: Mapped[int | None] = Field(default=None, index=True)
     usd: Mapped[float]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from master.connections import Connection, ConnectionTable
+from master.server.connections import Connection, ConnectionTable
 
 NEVER_S = 24 * 3600.0
 """The table's deadlines are the ones that count."""

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from provisioner.price_book import PriceBook
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import (
     Accepted,
     AnswersAtOnce,
@@ -27,7 +28,6 @@ from provisioner.providers.embedded_faults import Call, How, SiteFaults
 from provisioner.providers.embedded_instances import HOST_ARGV, Instances
 from provisioner.providers.embedded_queue import QueuedLaunch, SiteQueue
 from provisioner.providers.errors import Refusal, refusal_kind
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError, WindlassError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import OfferKey
 from windlass.base.errors import ProviderError
 from windlass.base.files import write_atomic

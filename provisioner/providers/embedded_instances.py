@@ -31,8 +31,8 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from provisioner.planning.stop_value import START_SHARE
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent
-from provisioner.stop_worth import START_SHARE
 from provisioner.types import OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.refusals import BlockKind
+from provisioner.capacity.refusals import BlockKind
 from provisioner.types import Scope
 from windlass.base.errors import CapacityError, ProviderAuthError, ProviderError, QuotaError
 
@@ -22,7 +22,7 @@ class Refusal(ProviderError):
         number: float | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        """`scope`: what it is true for; None: what is usual for its kind (`provisioner.refusals`).
+        """`scope`: what it is true for; None: what is usual for its kind (`provisioner.capacity.refusals`).
 
         `quota`, `number`: the name of the quota and the limit that it sets. `retry_after_s`: as the provider says.
         """

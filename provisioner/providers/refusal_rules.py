@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.web_pages import without_page
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 
 MAX_SAID = 400

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from provisioner.prices import usd_for
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.prices import usd_for
+from provisioner.planning.stop_value import START_SHARE
 from provisioner.providers.base import (
     Accepted,
     Api,
@@ -25,8 +27,6 @@ from provisioner.providers.base import (
     Rate,
 )
 from provisioner.providers.errors import Refusal, TokenSpent
-from provisioner.refusals import BlockKind
-from provisioner.stop_worth import START_SHARE
 from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError

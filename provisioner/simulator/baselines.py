@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import ceil, inf
 
-from provisioner.demand import nodes_needed
+from provisioner.planning.demand import nodes_needed
 from provisioner.providers.base import LaunchIntent
 from provisioner.simulator.machines import Machine, SimulatedMachines
 from provisioner.simulator.pools import SimulatedCluster

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from provisioner.planning.stop_value import START_SHARE
 from provisioner.providers.base import (
     AnswersAtOnce,
     FoundInstance,
@@ -16,7 +17,6 @@ from provisioner.providers.base import (
     LaunchIntent,
     LaunchResult,
 )
-from provisioner.stop_worth import START_SHARE
 from provisioner.types import Offer, OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError

@@ -16,16 +16,16 @@ from typing import Any, Protocol
 from master.core.fall_back import NOWHERE, Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.day_hours import next_change
-from provisioner.demand import nodes_needed
+from provisioner.fleet.reconciler import Provisioner
+from provisioner.planning.demand import nodes_needed
+from provisioner.planning.unschedulable import nearest_fit
 from provisioner.ports import FleetDocuments
-from provisioner.reconciler import Provisioner
 from provisioner.simulator.falling_back import FallingBack
 from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster, SimulatedPool
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, WorkModel
 from provisioner.types import BlockedOffer, Offer, PoolSettings
-from provisioner.unserved import nearest_fit
 from windlass.base.clock import Clock, ManualClock
 from windlass.base.errors import InvalidConfig
 from windlass.base.ids import Ids

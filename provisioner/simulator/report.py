@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 
-from provisioner.demand import nodes_needed
-from provisioner.prices import usd_for, usd_per_slot_hour
+from provisioner.money.prices import usd_for, usd_per_slot_hour
+from provisioner.planning.demand import nodes_needed
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, fits_agents
 from provisioner.simulator.trace import TraceJob
 from provisioner.types import Offer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, ec2_server
 from tests.fakes.gce import fake_gce
 from tests.published import COMPAT, needs_published

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.client import Client
 from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Quota
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws, interruption
 from tests.contract.providers.base import POOL

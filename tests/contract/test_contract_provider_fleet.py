@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.offer_views import OfferState
+from provisioner.capacity.offer_views import OfferState
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Api, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.simulated import SimulatedProvider
-from provisioner.refusals import BlockKind
 from provisioner.types import PoolSettings
 from tests.contract.providers.base import POOL, ProviderCase
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang, an_offer

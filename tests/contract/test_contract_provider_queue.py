@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, LaunchResult
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from tests.contract.providers.base import ProviderCase, delivered
 from tests.fakes.fleet_world import CLUSTER
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal, refusal_kind
-from provisioner.refusals import BlockKind, scope_of
 from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
 

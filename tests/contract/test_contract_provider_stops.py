@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import CannotStop, FoundState
 from provisioner.providers.errors import refusal_kind
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from tests.contract.providers.base import POOL, ProviderCase
 from windlass.base.errors import ProviderError, WindlassError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.offer_views import OfferState
-from provisioner.refusals import BlockKind
+from provisioner.capacity.offer_views import OfferState
+from provisioner.capacity.refusals import BlockKind
 from provisioner.types import Market, Offer, PoolSettings
 from tests.contract.providers.aws import AwsCase, aws
 from tests.contract.providers.base import POOL, ProviderCase

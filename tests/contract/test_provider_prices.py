@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.fresh_prices import FreshPrice, KnowsPrices, keyed
-from provisioner.price_book import Override, open_book
+from provisioner.money.fresh_prices import FreshPrice, KnowsPrices, keyed
+from provisioner.money.price_book import Override, open_book
 from provisioner.providers.gcp.options import MachineOptions
 from provisioner.types import Market
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws

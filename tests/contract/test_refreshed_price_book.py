@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.price_book import BUNDLED, PriceBook, read_table
+from provisioner.money.price_book import BUNDLED, PriceBook, read_table
 from provisioner.providers.aws.catalogue import learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.options import Account, PoolOptions

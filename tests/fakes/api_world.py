@@ -32,7 +32,6 @@ from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
-from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import Rule
@@ -46,6 +45,7 @@ from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.wiring.control_plane import Parts, build
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED

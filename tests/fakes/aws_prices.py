@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.price_book import BUNDLED, PriceBook, read_table
+from provisioner.money.price_book import BUNDLED, PriceBook, read_table
 
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15"
 SPOT_SHARE = 0.3

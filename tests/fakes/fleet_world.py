@@ -11,11 +11,11 @@ from typing import Any
 
 from master.core.reasons import Reason
 from master.core.scheduler.types import Request, Running
-from provisioner.budgets import NO_LIMITS, Money
+from provisioner.fleet.reconciler import Provisioner
+from provisioner.money.budgets import NO_LIMITS, Money
 from provisioner.ports import NOTHING
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
-from provisioner.reconciler import Provisioner
 from provisioner.types import (
     Gang,
     Market,

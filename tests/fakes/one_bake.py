@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from master.core.actor import Actor
-from provisioner.bake_records import BakeRecord, BakeState
+from provisioner.images.records import BakeRecord, BakeState
 from provisioner.types import Offer, OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, NotFound

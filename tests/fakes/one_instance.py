@@ -8,10 +8,10 @@ from math import inf
 from typing import Any
 
 from master.core.actor import Actor
-from provisioner.offer_views import OfferState, OfferView
-from provisioner.plan_types import PlanInput, PoolInput
-from provisioner.preview import Preview, preview
-from provisioner.tally import Tally
+from provisioner.capacity.offer_views import OfferState, OfferView
+from provisioner.fleet.counters import Tally
+from provisioner.planning.plan_types import PlanInput, PoolInput
+from provisioner.planning.preview import Preview, preview
 from provisioner.types import (
     BlockedOffer,
     CostView,

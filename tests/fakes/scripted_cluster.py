@@ -14,7 +14,6 @@ from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationState
 from master.allocations.policy import ClusterPolicy
 from master.checkpoints.workers import Deleter
-from master.control_plane import Parts, build
 from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
 from master.experiments.creation import NewExperiment
@@ -24,6 +23,7 @@ from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.wiring.control_plane import Parts, build
 from rm_backends.base import (
     Abilities,
     AllocationHint,

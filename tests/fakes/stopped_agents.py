@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provisioner.stopped_agents import StoppedAgents
+from provisioner.planning.stopped_agents import StoppedAgents
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 
 if TYPE_CHECKING:
-    from provisioner.plan_types import Plan
+    from provisioner.planning.plan_types import Plan
 
 FOUR = an_offer(4, 4.0, boot_s=180.0, can_stop=True, disk_usd_per_hour=0.001)
 EIGHT = an_offer(8, 8.0, boot_s=180.0)

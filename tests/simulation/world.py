@@ -20,8 +20,8 @@ from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
 from master.experiments.creation import NewExperiment
-from master.launch_tokens import JOIN_WITHIN
 from master.recovery.identity import FolderState, Identity, write_identity
+from master.wiring.launch_tokens import JOIN_WITHIN
 from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from rm_backends.ports import JoinGrant, JoinKind

@@ -22,7 +22,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from master.core.reasons import ReasonKind
-from provisioner.tally import BOUNDS_S, Durations, Tally
+from provisioner.fleet.counters import BOUNDS_S, Durations, Tally
 from provisioner.types import CostView, InstanceView
 from rm_backends.views import AgentView, PoolView
 

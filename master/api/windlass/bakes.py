@@ -16,8 +16,8 @@ from master.api.routing import ApiRoute
 from master.api.services import Api, Bakes, TheApi
 from master.api.values import Timestamp, epoch
 from master.auth.permissions import Action
-from provisioner.bake_records import BakeRecord, BakeState
-from provisioner.offer_views import offer_id
+from provisioner.capacity.offer_views import offer_id
+from provisioner.images.records import BakeRecord, BakeState
 from windlass.base.errors import Conflict, NotFound
 
 router = APIRouter(prefix="/api/v1/windlass/fleet/bakes", route_class=ApiRoute, tags=["windlass"])

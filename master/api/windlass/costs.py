@@ -17,8 +17,8 @@ from master.auth.permissions import Action
 from master.costs.lines import By
 from master.costs.reports import CostSum, experiment_cost, summed
 from master.experiments.state import Phase
-from provisioner.lifetimes import CostKind
-from provisioner.months import month_of
+from provisioner.money.lifetimes import CostKind
+from provisioner.money.months import month_of
 
 router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from master.api.services import Services
 from master.core.fall_back import STUCK
 from master.core.reasons import Reason, ReasonKind
-from provisioner.preview import Considered, PlannedLaunch
+from provisioner.planning.preview import Considered, PlannedLaunch
 from provisioner.types import Gang
 from rm_backends.base import AllocationRequest
 

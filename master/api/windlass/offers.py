@@ -17,7 +17,7 @@ from master.api.routing import ApiRoute
 from master.api.services import Services, TheApi
 from master.api.values import Timestamp, epoch
 from master.auth.permissions import Action
-from provisioner.offer_views import OfferState, OfferView
+from provisioner.capacity.offer_views import OfferState, OfferView
 from provisioner.types import Market, Scope
 from windlass.base.errors import NotFound
 

@@ -23,8 +23,8 @@ from master.auth.principal import Principal
 from master.core.jobs import JobType
 from master.core.reasons import Reason, ReasonKind
 from master.tasks.service import NewTask
-from provisioner.offer_views import offer_id
-from provisioner.preview import Considered, PlannedLaunch, Preview, Weighed
+from provisioner.capacity.offer_views import offer_id
+from provisioner.planning.preview import Considered, PlannedLaunch, Preview, Weighed
 from rm_backends.base import AllocationRequest
 from rm_backends.views import Foreseen
 from windlass.base.errors import InvalidArgument

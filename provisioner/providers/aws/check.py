@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 
-from provisioner.price_book import PriceBook
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import refused_call, refused_launch, said_by

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.options import Account
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)

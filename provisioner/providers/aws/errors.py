@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.names import quota_name
 from provisioner.providers.errors import Refusal, TokenSpent
@@ -21,7 +22,6 @@ from provisioner.providers.refusal_rules import (
     whole_account,
     without_reservation,
 )
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, Scope
 from windlass.base.errors import ProviderError
 

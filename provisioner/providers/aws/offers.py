@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from provisioner.price_book import PriceBook
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, Image, Subnet, TypeFacts, image_path
 from provisioner.providers.aws.names import quota_code, quota_family, quota_name
 from provisioner.providers.aws.options import Account, PoolOptions

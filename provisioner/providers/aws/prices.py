@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
-from provisioner.fresh_prices import FreshPrice
+from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.aws.client import Client
 from provisioner.providers.aws.offers import CLOUD
 from windlass.base.json_types import JsonMapping

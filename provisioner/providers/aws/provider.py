@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
 
-from provisioner.fresh_prices import FreshPrice
-from provisioner.price_book import PriceBook
+from provisioner.money.fresh_prices import FreshPrice
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.catalogue import Catalogue, Image, TypeFacts
 from provisioner.providers.aws.offers import image_of
 from provisioner.providers.aws.options import PoolOptions
@@ -9,7 +10,6 @@ from provisioner.providers.aws.tags import tags_of
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
 from provisioner.providers.images import is_bake
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Scope
 from windlass.base.json_types import JsonMapping, JsonObject
 

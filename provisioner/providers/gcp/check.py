@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from provisioner.price_book import PriceBook
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.findings import CloudFinding, optional
 from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.options import Site
-from provisioner.refusals import BlockKind
 from windlass.base.json_types import JsonMapping
 
 THREADS = 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.providers.gcp.client import GceError
 from provisioner.providers.refusal_rules import (
@@ -21,7 +22,6 @@ from provisioner.providers.refusal_rules import (
     whole_account,
     without_reservation,
 )
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer, Scope
 from windlass.base.errors import ProviderError
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, LaunchAnswer, LaunchIntent, LaunchResult
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.client import Client, GceError, Message
@@ -13,7 +14,6 @@ from provisioner.providers.gcp.errors import refused_call, refused_launch, refus
 from provisioner.providers.gcp.handles import LOOK_AGAIN_S, Handle
 from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.machines import WAITING
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping, JsonObject

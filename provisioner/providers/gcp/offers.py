@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.price_book import PriceBook
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.gcp.catalogue import Catalogue, TypeFacts
 from provisioner.providers.gcp.names import ATTACHED, kind_name, quota_family, quota_metric, short
 from provisioner.providers.gcp.options import IMAGE_CPU, IMAGE_GPU, MachineOptions, Site

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
-from provisioner.fresh_prices import FreshPrice
+from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.gcp.catalogue import TypeFacts
 from provisioner.providers.gcp.client import Client
 from provisioner.providers.gcp.names import ATTACHED

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import date
 
-from provisioner.fresh_prices import FreshPrice
-from provisioner.price_book import PriceBook
+from provisioner.money.fresh_prices import FreshPrice
+from provisioner.money.price_book import PriceBook
 from provisioner.providers.base import (
     Api,
     FoundInstance,

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from provisioner.batch.base import SURE_S, JobPhase, JobRefused, JobReport
 from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.stages import pending
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import Pilot
 from provisioner.providers.pilots.offers import MARGIN_S
-from provisioner.refusals import BlockKind
 from provisioner.types import Scope
 
 ASK_AGAIN_S = 60.0

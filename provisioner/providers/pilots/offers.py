@@ -11,9 +11,9 @@ from math import ceil
 from master.core.scheduler.end_times import LEAST_S
 from provisioner.batch.base import Queue, Site
 from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, OfferKey, Quota
 from windlass.base.durations import format_duration
 

@@ -31,6 +31,7 @@ from provisioner.batch.base import (
 )
 from provisioner.batch.collector import Collector
 from provisioner.batch.disks import Disk
+from provisioner.capacity.refusals import BlockKind
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
@@ -65,7 +66,6 @@ from provisioner.providers.pilots.offers import (
 )
 from provisioner.providers.pilots.stages import PilotStages
 from provisioner.providers.pilots.submissions import GATHER_S, SUBMISSIONS, Submissions
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import BatchSystemError

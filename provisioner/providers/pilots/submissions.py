@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.batch.base import BatchSystem, JobRefused, JobSpec, NoAnswer, task_id
 from provisioner.batch.disks import Disk
-from provisioner.pacing import Pacing
+from provisioner.capacity.pacing import Pacing
 from provisioner.providers.base import Api, Rate
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from windlass.base.clock import Clock

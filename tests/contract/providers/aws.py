@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.price_book import open_book
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.price_book import open_book
 from provisioner.providers.aws.notices import INTERRUPTION
 from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Api
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, ProviderCase
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server

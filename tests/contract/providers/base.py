@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import (
     Accepted,
     Api,
@@ -25,7 +26,6 @@ from provisioner.providers.base import (
     LaunchResult,
     Provider,
 )
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from tests.fakes.fleet_world import CLUSTER, an_intent
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Api, LaunchIntent
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.providers.embedded_faults import FAULTS
 from provisioner.providers.embedded_queue import SiteQueue
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER

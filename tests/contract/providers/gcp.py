@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.price_book import open_book
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.price_book import open_book
 from provisioner.providers.base import Api, LaunchIntent
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.provider import GcpProvider
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER

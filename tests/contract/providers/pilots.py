@@ -13,11 +13,11 @@ from provisioner.batch.commands import Commands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import JobFiles
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, Api, LaunchIntent, LaunchResult
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions
 from provisioner.providers.pilots.provider import PilotProvider
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer
 from tests.contract.providers.base import POOL, ProviderCase, delivered
 from tests.fakes.fleet_world import CLUSTER

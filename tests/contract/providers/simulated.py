@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal
 from provisioner.providers.simulated import Faults, SimulatedProvider
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER, an_offer

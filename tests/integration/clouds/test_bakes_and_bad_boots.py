@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.fakes.booting_machines import BootingMachines, both_clouds
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.gce import FakeGce, fake_gce

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests import namespaces
 from tests.fakes.booting_machines import BootingMachines, both_clouds
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, ec2_server

@@ -19,7 +19,7 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from master.auth.join_tokens import JoinTokenSigner, load_or_create
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.fakes.booting_machines import BootingMachines, both_clouds
 from tests.fakes.ec2_server import REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.gce import FakeGce, fake_gce

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from provisioner.providers.aws.options import UBUNTU_CPU
 from provisioner.providers.aws.options import UBUNTU_GPU as UBUNTU_WITH_DRIVER
 from tests.fakes.booting_machines import BootingMachines, both_clouds

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.fakes.gce import FakeGce, Which, fake_gce
 from tests.fakes.gce.machines import GceMachines
 from tests.fakes.gce.metadata import gce_metadata

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from master.gcp_pools import ENDPOINT_VARIABLE
+from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.command_line import run_here
 from tests.fakes.ec2_server import KEYS, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.gce import FakeGce, Fault, Which, fake_gce

@@ -17,10 +17,11 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect as open_websocket
 
-from master import connections, serve
+from master import serve
 from master.api.access import KNOWN
 from master.config import load
-from master.connections import MAX_HEAD_BYTES, ConnectionTable, Limits
+from master.server import connections
+from master.server.connections import MAX_HEAD_BYTES, ConnectionTable, Limits
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.integration.security.agent_sockets import Served, served
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from master.experiments import machine, persistence
-from master.loop_watch import WatchedLoop
+from master.server.loop_watch import WatchedLoop
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 
 LONGEST_STEP_S = 0.25

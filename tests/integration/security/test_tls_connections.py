@@ -14,8 +14,9 @@ import pytest
 from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import InvalidStatus
 
-from master import connections, serve
-from master.connections import ConnectionTable, Limits
+from master import serve
+from master.server import connections
+from master.server.connections import ConnectionTable, Limits
 from master.tls import handshake
 from master.tls.plain_http import SENTENCE
 from master.tls.serving import ServedTls, TlsFiles

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from master.loop_watch import HELD
+from master.server.loop_watch import HELD
 from tests.integration.stopping.gated import Gated
 from tests.real_cluster import PATIENCE_S, RealCluster, embedded_pool, eventually
 from tests.stores import read_rows

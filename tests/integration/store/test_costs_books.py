@@ -21,7 +21,7 @@ from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task, User
 from master.store.unit_of_work import UnitOfWork
-from provisioner.fleet import InstanceRecord, InstanceState, instance_document
+from provisioner.fleet.instances import InstanceRecord, InstanceState, instance_document
 from rm_backends.base import Container
 from tests.fakes.fleet_world import an_offer
 from windlass.base.clock import ManualClock

@@ -34,7 +34,7 @@ async def test_migrating_makes_exactly_the_tables_of_the_code(database: Database
         await database.write(lambda connection, m=migrations: upgrade(connection, m))  # type: ignore[misc]
     for migrations in (STATE, LOGS):
         found = await database.write(lambda connection, m=migrations: differences(connection, m))  # type: ignore[misc]
-        assert found == [], "run python -m master.revise"
+        assert found == [], "run python -m tools.revise"
     names = await database.read(lambda connection: inspect(connection).get_table_names())
     expected = {*STATE.metadata.tables, *LOGS.metadata.tables}
     assert set(names) == expected | {STATE.version_table, LOGS.version_table}

@@ -25,8 +25,8 @@ from master.store import documents
 from master.store.agents_repository import AgentsRepository
 from master.store.documents import DocumentKind, DocumentType
 from master.store.fleet_repository import FleetRepository
-from provisioner.fleet import instance_document, instance_from_document
-from provisioner.intents import intent_document, intent_from_document
+from provisioner.fleet.instances import instance_document, instance_from_document
+from provisioner.fleet.intents import intent_document, intent_from_document
 from rm_backends.ports import SlotService
 from tests.fakes.actors import ADMIN
 from tests.integration.upgrade.golden import RELEASES, data_folder, edit, restarted, stored

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION
-from provisioner.bake_records import BakeState
+from provisioner.images.records import BakeState
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import Machines
 from tests.fakes.api_world import WHEEL, ApiWorld, api_world

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from master.batch_projects import JobProjects
 from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
+from master.wiring.batch.projects import JobProjects
 from provisioner.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState

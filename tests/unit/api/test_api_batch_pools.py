@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.agent_pools import pool_options
 from master.api.resource_pools.replies import ResourcePool
 from master.api.resource_pools.wire import resource_pool
 from master.config import ResolvedPool
 from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.core.scheduler.types import SchedulerSettings
+from master.wiring.agents import pool_options
 from rm_backends.views import PoolView
 
 

@@ -8,7 +8,7 @@ from master.costs.lines import By, CostLine
 from master.costs.reports import OTHERS, experiment_cost, summed
 from master.store.tables import Cost
 from master.store.unit_of_work import UnitOfWork
-from provisioner.lifetimes import CostKind
+from provisioner.money.lifetimes import CostKind
 from tests.fakes.api_world import ApiWorld
 
 K = CostKind

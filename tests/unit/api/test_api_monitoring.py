@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from master.api.monitoring.families import Picture, own, page, published
 from master.api.monitoring.targets import scrape_targets
-from provisioner.fleet_state import Launched, LaunchRefused, LaunchUnanswered
-from provisioner.intents import IntentRecord
-from provisioner.refusals import BlockKind
-from provisioner.tally import Tally
+from provisioner.capacity.refusals import BlockKind
+from provisioner.fleet.counters import Tally
+from provisioner.fleet.intents import IntentRecord
+from provisioner.fleet.state import Launched, LaunchRefused, LaunchUnanswered
 from provisioner.types import CostView, InstanceView, Market, OfferKey
 from rm_backends.views import AgentView
 from tests.fakes.api_world import ASHA, ApiWorld, api_world

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.errors import refused_call, refused_launch
 from provisioner.providers.errors import Refusal, TokenSpent
-from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Market, Offer, OfferKey, Scope
 
 K = BlockKind

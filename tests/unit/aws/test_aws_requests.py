@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.price_book import Override, open_book
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.price_book import Override, open_book
 from provisioner.providers.aws.catalogue import Catalogue, Image, Reservation, Subnet, TypeFacts
 from provisioner.providers.aws.names import is_zone_of, quota_code, quota_family
 from provisioner.providers.aws.offers import facts_of, offers_of
 from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.fakes.fleet_world import an_intent
 

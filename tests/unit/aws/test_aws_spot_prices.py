@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.price_book import open_book
+from provisioner.money.price_book import open_book
 from provisioner.providers.aws.catalogue import Catalogue, Subnet
 from provisioner.providers.aws.offers import offers_of
 from provisioner.providers.aws.options import Account, PoolOptions

@@ -9,9 +9,9 @@ import pytest
 
 from agent_bootstrap.scripts.user_data import MAX_BYTES, Cloud
 from master.auth.join_tokens import JoinTokenSigner
-from master.cloud_boot import _LONGEST, CloudBoot
 from master.config.gcp import GcpSection
-from master.launch_tokens import MOST_NAMES, LaunchTokens
+from master.wiring.cloud_boot import _LONGEST, CloudBoot
+from master.wiring.launch_tokens import MOST_NAMES, LaunchTokens
 from provisioner.providers.base import LaunchIntent
 from provisioner.types import Market, Offer, OfferKey
 from windlass.base.errors import InvalidConfig
@@ -41,7 +41,7 @@ def certificate(size: int) -> str:
 
 
 def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> CloudBoot:
-    monkeypatch.setattr("master.cloud_boot.read_certificates", lambda *_: certificate(size))
+    monkeypatch.setattr("master.wiring.cloud_boot.read_certificates", lambda *_: certificate(size))
     tokens = LaunchTokens(SIGNER)
     return CloudBoot(
         master_url="https://10.0.0.1:8443", master_cert=tmp_path / "cert.pem", tokens=tokens

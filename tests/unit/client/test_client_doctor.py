@@ -15,7 +15,7 @@ from agent_bootstrap.agent import checks as agent_checks
 from agent_bootstrap.agent.gpus.gpu import Found, Gpu
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.protocol import IsolationKind, SlotKind
-from master.checks import check_folder
+from master.checks.doctor import check_folder
 from windlass import __version__
 from windlass.base.checks import Status
 from windlass.cli import doctor

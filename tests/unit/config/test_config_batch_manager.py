@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from master.agent_pools import pilot_sides
-from master.batch_pools import dispatch_options, files_of
 from master.config import MasterConfig, ResolvedPool, load, masked
 from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.config.partitions import Partition
+from master.wiring.agents import pilot_sides
+from master.wiring.batch.pools import dispatch_options, files_of
 from provisioner.batch.disks import LocalDisk
 from rm_backends.auto_modes import PilotSide
 from windlass.base.errors import InvalidConfig

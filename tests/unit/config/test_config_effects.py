@@ -67,14 +67,14 @@ PROVIDER = ELASTIC | {
     "slots_per_instance": "master:slots_per_instance",
     "available": "master:available",
     "boot_time": "master:boot_time",
-    "zone": "master/elastic_pools.py:zone",
-    "market": "master/elastic_pools.py:market",
-    "queue_time": "master/elastic_pools.py:queue_time",
-    "list_every": "master/elastic_pools.py:list_every",
+    "zone": "master/wiring/elastic.py:zone",
+    "market": "master/wiring/elastic.py:market",
+    "queue_time": "master/wiring/elastic.py:queue_time",
+    "list_every": "master/wiring/elastic.py:list_every",
     "usd_per_hour": "master:usd_per_hour",
-    "disk_usd_per_hour": "master/elastic_pools.py:disk_usd_per_hour",
+    "disk_usd_per_hour": "master/wiring/elastic.py:disk_usd_per_hour",
     **read_by(
-        "master/batch_pools.py:*",
+        "master/wiring/batch/pools.py:*",
         "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
         "python prologue job_prologue master_url visible_gpus path ld_library_path "
         "gres_supported rendezvous_network_interface container_runtime image_root scratch impersonate",
@@ -83,14 +83,14 @@ PROVIDER = ELASTIC | {
         "master/config/batch.py:*",
         "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
     ),
-    **read_by("master/batch_projects.py:*", "job_project_source"),
-    **read_by("master/batch_keys.py:*", "channels login_host job_storage_root"),
-    **read_by("master/batch_ways.py:*", "relay_port"),
-    **read_by("master/pilot_pools.py:*", "walltimes queue_deadline usd_per_slot_hour"),
+    **read_by("master/wiring/batch/projects.py:*", "job_project_source"),
+    **read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root"),
+    **read_by("master/wiring/batch/transports.py:*", "relay_port"),
+    **read_by("master/wiring/batch/pilots.py:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
     "ssh",
-    read_by("master/batch_pools.py:*", "key_file jump known_hosts")
+    read_by("master/wiring/batch/pools.py:*", "key_file jump known_hosts")
     | read_by("master/config/batch.py:*", "host user"),
 )
 API = below(
@@ -98,18 +98,18 @@ API = below(
 )
 PROVIDER |= API
 SITE = API | read_by(
-    "master/batch_pools.py:*",
+    "master/wiring/batch/pools.py:*",
     "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued "
     "python prologue job_prologue master_url visible_gpus path ld_library_path gres_supported "
     "rendezvous_network_interface container_runtime image_root scratch impersonate",
 )
-SITE |= read_by("master/batch_keys.py:*", "channels login_host job_storage_root")
-SITE |= read_by("master/batch_ways.py:*", "relay_port")
+SITE |= read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root")
+SITE |= read_by("master/wiring/batch/transports.py:*", "relay_port")
 SITE |= read_by("master/config/batch.py:*", "account")
-SITE |= read_by("master/batch_projects.py:*", "job_project_source")
+SITE |= read_by("master/wiring/batch/projects.py:*", "job_project_source")
 SITE |= below(
     "ssh",
-    read_by("master/batch_pools.py:*", "key_file jump known_hosts")
+    read_by("master/wiring/batch/pools.py:*", "key_file jump known_hosts")
     | read_by("master/config/batch.py:*", "host user"),
 )
 BATCH_MANAGER = SITE | read_by(
@@ -122,36 +122,36 @@ BATCH_MANAGER |= below(
     | read_by("master/config/partitions.py:*", "description task_container_defaults"),
 )
 AWS = read_by(
-    "master/aws_pools.py:*",
+    "master/wiring/aws.py:*",
     "region assume_role external_id interruption_queue instance_slots cpu_slots_allowed "
     "zones spot_max_price markets reservations placement_group efa image_id image_parameter "
     "launch_template root_volume_size subnets iam_instance_profile_arn ssh_key_name tag_key "
     "tag_value instance_name",
 )
 AWS |= below(
-    "network_interface", read_by("master/aws_pools.py:*", "public_ip subnet_id security_group_id")
+    "network_interface", read_by("master/wiring/aws.py:*", "public_ip subnet_id security_group_id")
 )
-AWS |= below("custom_tags", read_by("master/aws_pools.py:*", "key value"))
+AWS |= below("custom_tags", read_by("master/wiring/aws.py:*", "key value"))
 AWS |= {
-    "spot_max_price": "master/aws_pools.py:max_price",
-    "markets": "master/aws_pools.py:bought_markets",
+    "spot_max_price": "master/wiring/aws.py:max_price",
+    "markets": "master/wiring/aws.py:bought_markets",
 }
 AWS |= read_by("master/config/aws.py:*", "spot")
 GCP = read_by(
-    "master/gcp_pools.py:*",
+    "master/wiring/gcp.py:*",
     "project base_config boot_disk_size boot_disk_source_image boot_disk_type labels label_key "
     "label_value name_prefix network_tags operation_timeout_period placement_policy "
     "max_run_duration queue_for instance_type",
 )
 GCP |= read_by("master/config/gcp.py:*", "zone zones region markets")
 GCP |= below(
-    "network_interface", read_by("master/gcp_pools.py:*", "network subnetwork external_ip")
+    "network_interface", read_by("master/wiring/gcp.py:*", "network subnetwork external_ip")
 )
-GCP |= below("service_account", read_by("master/gcp_pools.py:*", "email scopes"))
-GCP |= below("instance_type", {"machine_type": "master/gcp_pools.py:machine_type"})
+GCP |= below("service_account", read_by("master/wiring/gcp.py:*", "email scopes"))
+GCP |= below("instance_type", {"machine_type": "master/wiring/gcp.py:machine_type"})
 GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
-CLOUDS = read_by("master/cloud_boot.py:*", "master_url master_cert_name") | read_by(
-    "master/boot_settings.py:*",
+CLOUDS = read_by("master/wiring/cloud_boot.py:*", "master_url master_cert_name") | read_by(
+    "master/wiring/boot_settings.py:*",
     "startup_script machine_script bake_images agent_config_file_contents",
 )
 CLOUDS |= read_by("master/config/cloud_keys.py:*", "agent_docker_image")
@@ -204,7 +204,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         ),
         **below("checkpoint_storage", STORAGE),
         "task_container_defaults": "master:task_container_defaults",
-        "resource_manager.type": "master/site_partitions.py:type",
+        "resource_manager.type": "master/wiring/batch/partitions.py:type",
         **below("resource_manager", BATCH_MANAGER),
         **below("resource_manager.scheduler", SCHEDULER),
         "resource_manager.default_aux_resource_pool": "master/allocations:default_aux_pool",
@@ -224,8 +224,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools", ELASTIC),
         "resource_pools.on_demand_after": "provisioner:on_demand_after_s",
         "resource_pools.network_gbps_per_slot": "provisioner:network_gbps_per_slot",
-        "resource_pools.fall_back_to": "master/agent_pools.py:fall_back_to",
-        "resource_pools.fall_back_after": "master/agent_pools.py:fall_back_after_s",
+        "resource_pools.fall_back_to": "master/wiring/agents.py:fall_back_to",
+        "resource_pools.fall_back_after": "master/wiring/agents.py:fall_back_after_s",
         **below(
             "resource_pools.budget",
             read_by("provisioner:*", "usd_per_hour usd_per_month when_spent"),
@@ -233,9 +233,9 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("budget", read_by("provisioner:*", "usd_per_hour usd_per_month when_spent")),
         "resource_pools.warm_agents": "provisioner:warm_agents",
         "resource_pools.warm_hours": "provisioner:warm_hours",
-        "resource_pools.stopped_agents.max": "provisioner/stop_worth.py:max",
-        "resource_pools.stopped_agents.max_age": "provisioner/stop_worth.py:max_age_s",
-        "resource_pools.stopped_agents.expected_gap": "provisioner/stop_worth.py:expected_gap_s",
+        "resource_pools.stopped_agents.max": "provisioner/planning/stop_value.py:max",
+        "resource_pools.stopped_agents.max_age": "provisioner/planning/stop_value.py:max_age_s",
+        "resource_pools.stopped_agents.expected_gap": "provisioner/planning/stop_value.py:expected_gap_s",
         **below(
             "resource_pools.disruption",
             read_by("provisioner:*", "packing replacement drift share hours"),

@@ -10,7 +10,7 @@ import pytest
 
 from master.config.gcp import GcpSection
 from master.config.load import load
-from master.gcp_pools import ENDPOINT_VARIABLE, ZONE_VARIABLE, options_of, sites_of
+from master.wiring.gcp import ENDPOINT_VARIABLE, ZONE_VARIABLE, options_of, sites_of
 from provisioner.types import Market
 from windlass.base.errors import InvalidConfig
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from master.agent_pools import all_options
 from master.config import load
 from master.config.pools import pilot_side
+from master.wiring.agents import all_options
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from tests.fakes.fleet_world import an_intent, an_offer
 

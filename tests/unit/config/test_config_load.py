@@ -12,8 +12,8 @@ import yaml
 from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.storage import SharedFsStorage
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
-from provisioner.disruption import Disruption
-from provisioner.stopped_agents import StoppedAgents
+from provisioner.planning.disruption import Disruption
+from provisioner.planning.stopped_agents import StoppedAgents
 
 
 def loaded(tmp_path: Path, text: str, **overrides: Any) -> MasterConfig:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from master.batch_pools import dispatch_options, site_of
+from master.checks.site import site_checks
 from master.config import MasterConfig, load
-from master.site_checks import site_checks
+from master.wiring.batch.pools import dispatch_options, site_of
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.batch.slurm.rest.system import RestSystem
 from windlass.base.checks import Check, Status

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from master.checks import checks
+from master.checks.doctor import checks
+from master.checks.site import site_checks
 from master.config import load
-from master.site_checks import site_checks
 from windlass.base.checks import Check, Status
 
 SHARED = {"type": "shared_fs", "host_path": "/shared/checkpoints"}

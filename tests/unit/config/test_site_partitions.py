@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from master.config import MasterConfig
-from master.site_partitions import FILE, partition_memory, with_site_partitions
+from master.wiring.batch.partitions import FILE, partition_memory, with_site_partitions
 from provisioner.batch.base import Queue, Site
 from windlass.base.errors import InvalidState
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from agent_bootstrap.container_options import OsUser
-from master.batch_users import BatchUsers
+from master.wiring.batch.users import BatchUsers
 from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
 from provisioner.batch.disks import LocalDisk

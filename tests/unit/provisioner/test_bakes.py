@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from master.core.actor import Actor
-from provisioner.bake_records import BakeRecord, BakeState
-from provisioner.budgets import Budget
+from provisioner.images.records import BakeRecord, BakeState
+from provisioner.money.budgets import Budget
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.baking_cloud import BakingCloud

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from master.core.machines import Requirements
 from master.core.scheduler.types import Request, Running
-from provisioner.budgets import Budget
-from provisioner.capacity import CapacityMemory
-from provisioner.consolidation import DRIFTED
-from provisioner.disruption import Disruption
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
-from provisioner.refusals import BlockKind, scope_of
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind, scope_of
+from provisioner.money.budgets import Budget
+from provisioner.planning.consolidation import DRIFTED
+from provisioner.planning.disruption import Disruption
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import a_gang, an_offer
 

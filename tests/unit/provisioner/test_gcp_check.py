@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.price_book import open_book
+from provisioner.money.price_book import open_book
 from provisioner.providers.gcp.check import Wanted, check
 from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.types import Market

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.providers.gcp.client import GceError
 from provisioner.providers.gcp.errors import refused_call, refused_launch
-from provisioner.refusals import BlockKind, scope_of
 from provisioner.types import Market, Offer, OfferKey, Scope
 from windlass.base.errors import ProviderError
 

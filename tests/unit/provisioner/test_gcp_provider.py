@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.price_book import open_book
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.price_book import open_book
 from provisioner.providers.base import Accepted, FoundState, LaunchResult
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.options import MachineOptions
 from provisioner.providers.gcp.provider import GcpProvider
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.gcp import GcpCase

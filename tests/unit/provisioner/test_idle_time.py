@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.capacity import CapacityMemory
-from provisioner.idle_time import LEAST_IDLE_S, MOST_IDLE_S, break_even_s
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.planning.idle_time import LEAST_IDLE_S, MOST_IDLE_S, break_even_s
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import an_offer
 

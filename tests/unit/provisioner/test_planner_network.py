@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.expected_cost import NETWORK_GBPS_PER_SLOT, slowdown
-from provisioner.plan_types import Plan, PlanInput
-from provisioner.preview import preview
-from provisioner.price_book import BUNDLED, PriceBook, read_table
+from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT, slowdown
+from provisioner.money.price_book import BUNDLED, PriceBook, read_table
+from provisioner.planning.plan_types import Plan, PlanInput
+from provisioner.planning.preview import preview
 from provisioner.types import Offer
 from tests.fakes.fleet_world import an_offer
 from tests.fakes.planner_inputs import NOW, gangs, node, plan_of, pool

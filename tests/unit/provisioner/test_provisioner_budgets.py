@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.budgets import (
+from provisioner.money.budgets import (
     NO_BUDGETS,
     Budget,
     Budgets,
@@ -21,8 +21,8 @@ from provisioner.budgets import (
     UserSpending,
     WhenSpent,
 )
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.capacity import CapacityMemory
-from provisioner.capacity_rows import changed_rows, from_rows, to_rows
-from provisioner.prices import Ledger, usd_per_slot_hour
-from provisioner.refusals import BACKOFFS, BlockKind, scope_of
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BACKOFFS, BlockKind, scope_of
+from provisioner.capacity.rows import changed_rows, from_rows, to_rows
+from provisioner.money.prices import Ledger, usd_per_slot_hour
 from provisioner.types import Market, Offer, Scope
 from tests.fakes.fleet_world import an_offer
 

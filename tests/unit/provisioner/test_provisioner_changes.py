@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from provisioner import decide, reconciler
-from provisioner.bake_records import BakeRecord
-from provisioner.clock_jumps import shifted
-from provisioner.fleet import InstanceRecord, Stop
-from provisioner.fleet_state import FleetState
-from provisioner.intents import IntentRecord
+from provisioner.fleet import decide, reconciler
+from provisioner.fleet.clock_jumps import shifted
+from provisioner.fleet.instances import InstanceRecord, Stop
+from provisioner.fleet.intents import IntentRecord
+from provisioner.fleet.state import FleetState
+from provisioner.images.records import BakeRecord
 from provisioner.types import Market, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

@@ -10,9 +10,9 @@ from math import inf
 import pytest
 
 from master.core.reasons import Reason, ReasonKind
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

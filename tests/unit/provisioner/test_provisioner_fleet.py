@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.fleet import (
+from provisioner.fleet.instances import (
     ALLOWED,
     BootNote,
     EndKind,
@@ -26,7 +26,7 @@ from provisioner.fleet import (
     step,
     terminating,
 )
-from provisioner.intents import (
+from provisioner.fleet.intents import (
     IntentRecord,
     IntentState,
     intent_document,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from master.core.reasons import ReasonKind
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Api, LaunchIntent
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Offer, PoolSettings, Scope
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
 from tests.fakes.virtual_time import LoopClock, run

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.fleet import Stop
-from provisioner.lifetimes import (
+from provisioner.fleet.instances import Stop
+from provisioner.money.lifetimes import (
     NOBODY,
     Charges,
     CostKind,
@@ -20,7 +20,7 @@ from provisioner.lifetimes import (
     merged,
     settled_until,
 )
-from provisioner.months import by_month, month_end, month_of
+from provisioner.money.months import by_month, month_end, month_of
 from tests.unit.provisioner.test_provisioner_fleet import record
 
 K = CostKind
@@ -101,7 +101,7 @@ def test_what_was_booked_too_far_is_taken_off_again() -> None:
 
 
 def test_what_is_certain_depends_on_the_state() -> None:
-    from provisioner.fleet import InstanceState as S
+    from provisioner.fleet.instances import InstanceState as S
 
     assert settled_until(record(S.BOOTING), 100.0) is None
     assert settled_until(record(S.READY, ready_at=5.0), 100.0) == 100.0

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.budgets import Budget
-from provisioner.capacity import CapacityMemory
-from provisioner.expected_cost import DEFAULT_RUN_S, run_bucket_s, usd_per_hour
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
-from provisioner.refusals import BlockKind, scope_of
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind, scope_of
+from provisioner.money.budgets import Budget
+from provisioner.money.expected_cost import DEFAULT_RUN_S, run_bucket_s, usd_per_hour
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import (
     Gang,
     Market,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from provisioner.capacity import CapacityMemory
-from provisioner.fleet import (
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind
+from provisioner.fleet.instances import (
     InstanceRecord,
     InstanceState,
     instance_document,
     instance_from_document,
 )
-from provisioner.notices import noticed, spared
-from provisioner.refusals import BlockKind
+from provisioner.fleet.notices import noticed, spared
 from provisioner.types import Market, Node, Notice, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

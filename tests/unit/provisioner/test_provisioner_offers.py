@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from master.core.actor import Actor
-from provisioner.offer_views import OfferState, OfferView, offer_id
+from provisioner.capacity.offer_views import OfferState, OfferView, offer_id
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
 from provisioner.types import Market, OfferKey, Scope
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.budgets import Budget
-from provisioner.capacity import CapacityMemory
-from provisioner.demand import nodes_needed
-from provisioner.plan_types import Machine, Phase
-from provisioner.refusals import BlockKind, scope_of
-from provisioner.unserved import nearest_fit
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind, scope_of
+from provisioner.money.budgets import Budget
+from provisioner.planning.demand import nodes_needed
+from provisioner.planning.plan_types import Machine, Phase
+from provisioner.planning.unschedulable import nearest_fit
 from tests.fakes.fleet_world import a_gang, an_offer
 from tests.fakes.planner_inputs import (
     EIGHT,

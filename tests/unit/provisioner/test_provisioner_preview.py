@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.budgets import Budget
-from provisioner.capacity import CapacityMemory
-from provisioner.plan_types import PlanInput, PoolInput
-from provisioner.planner import plan
-from provisioner.preview import Considered, Preview, preview
-from provisioner.refusals import BlockKind, scope_of
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind, scope_of
+from provisioner.money.budgets import Budget
+from provisioner.planning.plan_types import PlanInput, PoolInput
+from provisioner.planning.planner import plan
+from provisioner.planning.preview import Considered, Preview, preview
 from provisioner.types import Gang, Market, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

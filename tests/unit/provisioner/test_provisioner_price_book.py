@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.price_book import (
+from provisioner.money.price_book import (
     BUNDLED,
     Override,
     PriceBook,

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from master.core.reasons import ReasonKind
+from provisioner.fleet.reconciler import Provisioner
 from provisioner.providers.simulated import SimulatedProvider
-from provisioner.reconciler import Provisioner
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import CLUSTER, FakeHost, FleetWorld, a_gang, an_intent, an_offer
 from tests.fakes.virtual_time import LoopClock, run

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.documents import forget_finished, unsaved
-from provisioner.fleet import InstanceState
-from provisioner.fleet_state import (
+from provisioner.capacity.refusals import BlockKind
+from provisioner.fleet.documents import forget_finished, unsaved
+from provisioner.fleet.instances import InstanceState
+from provisioner.fleet.intents import IntentRecord, IntentState
+from provisioner.fleet.reconcile_pass import ReconcilePass
+from provisioner.fleet.snapshot import called, due_launches
+from provisioner.fleet.state import (
     LIST_GRACE_S,
     Agents,
     Catalogue,
@@ -19,7 +23,6 @@ from provisioner.fleet_state import (
     PoolSetup,
     Told,
 )
-from provisioner.intents import IntentRecord, IntentState
 from provisioner.providers.base import (
     Accepted,
     FoundGroup,
@@ -27,9 +30,6 @@ from provisioner.providers.base import (
     FoundState,
     Inventory,
 )
-from provisioner.reconcile_pass import ReconcilePass
-from provisioner.refusals import BlockKind
-from provisioner.snapshot import called, due_launches
 from provisioner.types import PoolSettings, Scope
 from tests.fakes.fleet_world import CLUSTER, an_offer
 

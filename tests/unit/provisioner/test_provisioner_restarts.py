@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.capacity_rows import from_rows
+from provisioner.capacity.rows import from_rows
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.played_fleet import in_world
 

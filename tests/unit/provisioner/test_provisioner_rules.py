@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from master.core.reasons import ReasonKind
-from provisioner.fleet import LOST_AFTER_S, ORPHAN_GRACE_S
-from provisioner.prices import usd_for
+from provisioner.fleet.instances import LOST_AFTER_S, ORPHAN_GRACE_S
+from provisioner.money.prices import usd_for
 from provisioner.providers.base import LaunchAnswer, LaunchIntent
 from provisioner.providers.simulated import Faults
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer

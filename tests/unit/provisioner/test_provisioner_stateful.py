@@ -22,13 +22,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from provisioner.budgets import Budget
-from provisioner.disruption import Disruption
-from provisioner.fleet import instance_from_document
-from provisioner.prices import usd_for
+from provisioner.fleet.instances import instance_from_document
+from provisioner.money.budgets import Budget
+from provisioner.money.prices import usd_for
+from provisioner.planning.disruption import Disruption
+from provisioner.planning.stopped_agents import StoppedAgents
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
-from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop

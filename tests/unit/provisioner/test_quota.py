@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.types import Market, Offer, PoolDemand, PoolSettings, Quota
 from tests.fakes.fleet_world import a_gang, an_offer
 

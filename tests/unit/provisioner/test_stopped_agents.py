@@ -11,17 +11,24 @@ from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.budgets import Budget
-from provisioner.capacity import CapacityMemory
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput, StoppedMachine
-from provisioner.planner import plan
-from provisioner.preview import preview
-from provisioner.refusals import BlockKind
+from provisioner.capacity.memory import CapacityMemory
+from provisioner.capacity.refusals import BlockKind
+from provisioner.money.budgets import Budget
+from provisioner.planning.plan_types import (
+    Machine,
+    Phase,
+    Plan,
+    PlanInput,
+    PoolInput,
+    StoppedMachine,
+)
+from provisioner.planning.planner import plan
+from provisioner.planning.preview import preview
+from provisioner.planning.stop_value import expected_gap_s, pays, start_of, start_offers
+from provisioner.planning.stopped_agents import StoppedAgents
 from provisioner.simulator.replay import ClusterPlan, PoolPlan, play
 from provisioner.simulator.report import Summary, summary
 from provisioner.simulator.trace import TraceJob
-from provisioner.stop_worth import expected_gap_s, pays, start_of, start_offers
-from provisioner.stopped_agents import StoppedAgents
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings, Scope
 from tests.fakes.fleet_world import a_gang, an_offer
 from tests.fakes.stopped_agents import EIGHT, FOUR, RULES, bought

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provisioner.offer_views import OfferState
+from provisioner.capacity.offer_views import OfferState
+from provisioner.capacity.refusals import BlockKind
+from provisioner.fleet.snapshot import cost_view
+from provisioner.planning.stop_value import start_of
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal
-from provisioner.refusals import BlockKind
-from provisioner.snapshot import cost_view
-from provisioner.stop_worth import start_of
 from provisioner.types import Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang
 from tests.fakes.stopped_agents import EIGHT, FOUR, RULES, asleep

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.budgets import Budget
 from provisioner.day_hours import DAY_S, is_within, next_change
-from provisioner.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
-from provisioner.planner import plan
+from provisioner.money.budgets import Budget
+from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.planner import plan
 from provisioner.simulator.replay import ClusterPlan, PoolPlan, play
 from provisioner.simulator.trace import TraceJob
 from provisioner.types import Node, PoolDemand, PoolSettings

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import load
-from master.elastic_pools import EmbeddedProviders
-from master.launch_tokens import LaunchTokens
-from master.live_prices import LivePrices
-from provisioner.price_book import FILE_NAME
+from master.prices.live import LivePrices
+from master.wiring.elastic import EmbeddedProviders
+from master.wiring.launch_tokens import LaunchTokens
+from provisioner.money.price_book import FILE_NAME
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidConfig
 

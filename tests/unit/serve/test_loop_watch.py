@@ -13,8 +13,8 @@ import pytest
 import structlog
 
 from agent_bootstrap.log_setup import set_up_logging
-from master import loop_watch
-from master.loop_watch import WatchedLoop
+from master.server import loop_watch
+from master.server.loop_watch import WatchedLoop
 from tests.real_cluster import RealCluster
 
 

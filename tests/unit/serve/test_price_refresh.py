@@ -8,10 +8,10 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from master.live_prices import LivePrices
-from master.price_refresh import AGAIN_AFTER, PriceRefresh
-from provisioner.fresh_prices import FILE_NAME, FreshPrice
-from provisioner.price_book import Override
+from master.prices.live import LivePrices
+from master.prices.refresh import AGAIN_AFTER, PriceRefresh
+from provisioner.money.fresh_prices import FILE_NAME, FreshPrice
+from provisioner.money.price_book import Override
 from provisioner.types import Market
 from windlass.base.clock import ManualClock
 from windlass.base.errors import ProviderError

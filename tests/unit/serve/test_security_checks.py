@@ -15,9 +15,9 @@ import pytest
 from argon2 import PasswordHasher
 from typer.testing import CliRunner
 
-from master import security_checks as doctor
 from master.auth.passwords import client_hash
-from master.checks import checks
+from master.checks import security as doctor
+from master.checks.doctor import checks
 from master.config import MasterConfig, load
 from windlass.base.checks import Check, Status
 from windlass.cli.main import app

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from master import listener
-from master.listener import BACKLOG, TAKEN_AT_ONCE, bound
+from master.server import listener
+from master.server.listener import BACKLOG, TAKEN_AT_ONCE, bound
 
 
 def test_after_files_ran_out_it_accepts_nothing_for_a_while(

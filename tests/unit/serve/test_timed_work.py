@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from apscheduler.triggers.date import DateTrigger
 
-from master.timed_work import TimedWork
+from master.wiring.timed_work import TimedWork
 
 
 async def test_a_job_that_fails_leaves_the_others() -> None:

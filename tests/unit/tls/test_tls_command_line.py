@@ -9,9 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from master.checks.security import check_certificate, check_listening
 from master.cli import app
 from master.config import load
-from master.security_checks import check_certificate, check_listening
 from master.tls.opening import open_warnings
 from tests.certificates import DAY, self_signed
 from windlass.base.checks import Check, Status

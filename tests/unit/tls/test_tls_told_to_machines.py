@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from master.auth.join_tokens import JoinTokenSigner
-from master.batch_pools import files_of
-from master.cloud_boot import CloudBoot
 from master.config.aws import AwsSection
 from master.config.batch import SlurmSection
 from master.data_folder import TLS
-from master.launch_tokens import LaunchTokens
 from master.tls.own_authority import OwnAuthority
+from master.wiring.batch.pools import files_of
+from master.wiring.cloud_boot import CloudBoot
+from master.wiring.launch_tokens import LaunchTokens
 from provisioner.batch.disks import LocalDisk
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.agent.options import parse_options
-from master.batch_pools import files_of
-from master.batch_ways import own_place, relay_keepers
 from master.config import MasterConfig
 from master.config.batch import SlurmSection
+from master.wiring.batch.pools import files_of
+from master.wiring.batch.transports import own_place, relay_keepers
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import Shape
 from windlass.base.errors import InvalidConfig

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from master.batch_site import BatchSite
 from master.config import load
+from master.wiring.batch.site import BatchSite
 from provisioner.batch.base import (
     BatchSystem,
     ForeignJob,

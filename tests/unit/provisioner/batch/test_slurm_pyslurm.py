@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from master.site_checks import pyslurm_check
+from master.checks.site import pyslurm_check
 from provisioner.batch.base import JobPhase, NoAnswer
 from provisioner.batch.commands import Done
 from provisioner.batch.slurm.pyslurm.process import PyslurmProcess

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundState, LaunchAnswer, LaunchIntent
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.offers import MARGIN_S, STAGGER
-from provisioner.refusals import BlockKind
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import SAID, FakePilotCase, pilots
 from windlass.base.errors import LeaseLost

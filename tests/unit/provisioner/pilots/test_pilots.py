@@ -15,6 +15,7 @@ from provisioner.batch import collector
 from provisioner.batch.base import NoAnswer, Queue, Site
 from provisioner.batch.job_files import JobFiles, Shape
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import PilotBook
@@ -25,7 +26,6 @@ from provisioner.providers.pilots.offers import (
     offers_of,
     staggered,
 )
-from provisioner.refusals import BlockKind
 from provisioner.types import Scope
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import FakePilotCase, pilots

@@ -1,0 +1,110 @@
+"""Elastic pools whose machines are batch jobs: their sections of master.yaml as the provider of pilots takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from master.config import ResolvedPool
+from master.config.batch import BatchKeys, BatchSection, SlurmSection
+from master.wiring.batch.pools import Site, files_of
+from provisioner.batch.disks import Disk
+from provisioner.ports import PilotHost
+from provisioner.providers.base import Provider
+from provisioner.providers.pilots.book import Pilot, PilotBook
+from provisioner.providers.pilots.offers import PilotOptions
+from provisioner.providers.pilots.provider import PilotProvider
+from windlass.base.clock import Clock
+
+FOLDER = "pilots"
+"""In the data folder: what was submitted."""
+
+
+def batch_sections(pools: Sequence[ResolvedPool]) -> list[BatchSection]:
+    """Of whichever mode: they are of one site."""
+    dispatched = [pool.batch for pool in pools if pool.batch is not None]
+    return [*dispatched, *(section for _, section in pilots_of(pools))]
+
+
+def pilots_of(pools: Sequence[ResolvedPool]) -> Iterator[tuple[ResolvedPool, BatchSection]]:
+    for pool in pools:
+        for section in pool.providers:
+            if isinstance(section, BatchKeys):
+                yield pool, section
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotProviders:
+    """A `ProviderFactory`."""
+
+    data_dir: Path
+    master_url: str
+    """Where the nodes reach this master."""
+    master_cert: Path | None
+    """A file with the certificate that it shows; None: plain HTTP."""
+    token: Callable[[Pilot], str]
+    clock: Clock
+    check_lease: Callable[[], Awaitable[None]]
+    """Raises LeaseLost if another master leads by now."""
+    host: PilotHost
+    site: Site | None
+    """None: the configuration has no batch system."""
+    made: list[PilotProvider] = field(default_factory=list)
+
+    def __call__(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+        """One for the site. Without such a pool, too, while jobs of one that is not configured any more are left."""
+        bought = list(pilots_of(pools))
+        book = PilotBook(self.data_dir / FOLDER)
+        site = self.site
+        if site is None or not (bought or any(True for _ in book)):
+            return ()
+        options = [self._options(pool, section, site.disk) for pool, section in bought]
+        provider = PilotProvider(
+            name=site.system.name,
+            system=site.system,
+            disk=site.disk,
+            pools=options,
+            book=book,
+            token=self.token,
+            clock=self.clock,
+            cluster_id=cluster_id,
+            check_lease=self.check_lease,
+            host=self.host,
+        )
+        self.made.append(provider)
+        return (provider,)
+
+    def is_live(self, tag: str) -> bool:
+        """Whether agents may still join with the token of that job."""
+        return any(provider.is_live(tag) for provider in self.made)
+
+    def may_be_away(self, agent_id: str) -> bool:
+        """It is not lost for not being connected now."""
+        return any(provider.may_be_away(agent_id) for provider in self.made)
+
+    def _options(self, pool: ResolvedPool, section: BatchSection, disk: Disk) -> PilotOptions:
+        memory, deadline = section.memory_per_slot, section.queue_deadline
+        return PilotOptions(
+            pool=pool.name,
+            files=files_of(
+                section,
+                disk=disk,
+                data_dir=self.data_dir,
+                master_url=self.master_url,
+                master_cert=self.master_cert,
+            ),
+            system=section.type,
+            queue=section.where,
+            slots_per_node=section.slots_per_node,
+            slot_type=section.slot_type or "",
+            gpu_type=section.gpu_type if isinstance(section, SlurmSection) else "",
+            cpus_per_slot=section.cpus_per_slot,
+            memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
+            walltimes_s=tuple(each.total_seconds() for each in section.walltimes),
+            usd_per_slot_hour=float(section.usd_per_slot_hour),
+            arguments=section.all_arguments,
+            max_queued=section.max_queued,
+            asks_for_gpus=section.gres_supported,
+            queue_deadline_s=None if deadline is None else deadline.total_seconds(),
+        )

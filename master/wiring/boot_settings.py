@@ -1,0 +1,95 @@
+"""What new machines of clouds are set up with: as the section of their pool says that they were bought by."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from agent_bootstrap.scripts.boot_files import BootSettings
+from master.config import ResolvedPool
+from master.config.cloud_keys import CloudSection
+from master.wiring import aws as aws_pools
+from master.wiring import gcp as gcp_pools
+from provisioner.providers.gcp.offers import kind_of
+from provisioner.types import OfferKey
+from windlass.base.errors import InvalidState
+from windlass.base.image_reference import DEFAULT_REGISTRY
+
+DOCKER_HUB = "https://index.docker.io/v1/"
+Kind: TypeAlias = tuple[str, str, str]
+"""Pool, provider and instance type: no two sections have the same."""
+
+
+def boot_settings(pools: Sequence[ResolvedPool]) -> Mapping[Kind, BootSettings]:
+    return {kind: _settings(pool, section) for kind, pool, section in _sections(pools)}
+
+
+class SettingsOfLaunches:
+    def __init__(
+        self,
+        made: Mapping[Kind, BootSettings],
+        bought: Callable[[str], OfferKey | None],
+    ) -> None:
+        """`bought`: what a launch bought."""
+        self._made = made
+        self._bought = bought
+
+    def __call__(self, pool: str, launch_id: str) -> BootSettings:
+        """Raises InvalidState where the pool's sections have changed since."""
+        of_pool = {kind: settings for kind, settings in self._made.items() if kind[0] == pool}
+        if not of_pool:
+            return BootSettings()
+        key = self._bought(launch_id)
+        found = key and of_pool.get((pool, key.provider, key.instance_type))
+        if found:
+            return found
+        if len(of_pool) == 1:
+            return next(iter(of_pool.values()))
+        raise InvalidState(
+            f"pool {pool} has several providers, and none of them is what launch {launch_id} was made for"
+        )
+
+
+ALONE: Mapping[str, str | bool] = {"alone_ttl": "30m", "alone_ends_machine": True}
+"""A machine that has lost its master for good ends itself, unless agent_config_file_contents says otherwise."""
+
+
+def _settings(pool: ResolvedPool, section: CloudSection) -> BootSettings:
+    return BootSettings(
+        startup_script=section.startup_script,
+        agent={
+            **ALONE,
+            **(section.agent_config_file_contents or {}),
+            "task_metadata": pool.task_metadata,
+        },
+        machine_script=section.machine_script,
+        image=section.software_image,
+        bake_images=section.bake_images,
+        registries=_registries(pool) if section.software_image or section.bake_images else {},
+    )
+
+
+def _registries(pool: ResolvedPool) -> Mapping[str, Mapping[str, str]]:
+    """As Docker's config.json has logins. Docker's own registry has an older name there."""
+    auth = pool.containers().registry_auth
+    if auth is None:
+        return {}
+    text = auth.auth or base64.b64encode(f"{auth.username}:{auth.password or ''}".encode()).decode()
+    login = {"auth": text} if auth.auth or auth.username else {}
+    if auth.identitytoken:
+        login["identitytoken"] = auth.identitytoken
+    if auth.registrytoken:
+        login["registrytoken"] = auth.registrytoken
+    server = auth.serveraddress or DEFAULT_REGISTRY
+    names = (server, DOCKER_HUB) if server in (DEFAULT_REGISTRY, "index.docker.io") else (server,)
+    return dict.fromkeys(names, login)
+
+
+def _sections(pools: Sequence[ResolvedPool]) -> Iterator[tuple[Kind, ResolvedPool, CloudSection]]:
+    for account, of_aws in aws_pools.accounts_of(pools).items():
+        for pool, aws in of_aws:
+            yield (pool.name, account.name, aws.instance_type), pool, aws
+    for site, of_gcp in gcp_pools.sites_of(pools).items():
+        for pool, gcp in of_gcp:
+            yield (pool.name, site.name, kind_of(gcp_pools.options_of(pool, gcp))), pool, gcp

@@ -1,0 +1,68 @@
+"""Rare work that is due at a time of day. What must react within seconds is a `Loop`, not this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from master.costs.books import Books
+from master.prices.live import LivePrices
+from master.prices.refresh import PriceRefresh
+
+log = structlog.get_logger(__name__)
+
+PRICES_EVERY_S = 10
+VENDORS_EVERY_S = 60
+"""How often it is looked whether some vendor is to be asked."""
+
+
+class TimedWork:
+    """Runs each job when its trigger says so: never twice at once, and once for all times that were missed."""
+
+    def __init__(self) -> None:
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+
+    def add(self, name: str, work: Callable[[], Awaitable[None]], trigger: BaseTrigger) -> None:
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception:
+                log.exception("timed work failed", job=name)
+
+        self._scheduler.add_job(
+            guarded,
+            trigger,
+            id=name,
+            name=name,
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._scheduler.start()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._scheduler.shutdown(wait=False)
+
+
+def timed_work(books: Books, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
+    """All of a master."""
+
+    async def refresh() -> None:
+        prices.look()
+
+    work = TimedWork()
+    work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
+    work.add("ask vendors for prices", vendors.refresh, IntervalTrigger(seconds=VENDORS_EVERY_S))
+    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
+    return work

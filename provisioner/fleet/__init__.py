@@ -1,0 +1,4 @@
+"""The life of machines: their states (pure), and the loop that looks, plans, writes the intent, acts and looks again.
+
+`reconciler` is the loop, `instances` and `state` what it knows, `intents` and `launches` what it has asked for.
+"""

@@ -1,0 +1,59 @@
+"""What the answers of calls that stop and start machines mean. Pure."""
+
+from __future__ import annotations
+
+from provisioner.capacity.refusals import BlockKind
+from provisioner.fleet.builder import Draft
+from provisioner.fleet.instances import EndKind, InstanceRecord, InstanceState, Wish
+from provisioner.fleet.state import Refused, StartAnswered, StopAnswered
+from provisioner.fleet.stops import not_started, started, starting, stop_answered
+from provisioner.planning.plan_types import Launch
+from provisioner.planning.stop_value import start_of
+
+
+class Stops:
+    """Those of one draft."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def start(self, launch: Launch) -> None:
+        """Write down that these stopped machines are started, and for whom."""
+        for name, claims in zip(launch.starts, launch.claims, strict=True):
+            record = self._draft.instances[name]
+            if record.state is InstanceState.STOPPED:
+                self._draft.instances[name] = starting(record, claims, self._draft.now)
+
+    def stop_answered(self, event: StopAnswered) -> list[Wish]:
+        """What cannot be stopped is ended."""
+        record = self._draft.instances.get(event.instance_id)
+        if record is None:
+            return []
+        in_doubt = bool(event.error) and not event.refused
+        record = stop_answered(record, self._draft.now, in_doubt=in_doubt)
+        self._draft.instances[record.id] = record
+        if not event.refused or record.state is not InstanceState.STOPPING:
+            return []
+        why = f"{record.reason}; {event.error}"
+        return [Wish(instance_id=record.id, kind=EndKind.STOPPED, why=why)]
+
+    def start_answered(self, event: StartAnswered) -> None:
+        """Refused, it is stopped as before, and memory knows why: others are started or bought."""
+        record = self._draft.instances.get(event.instance_id)
+        if record is None or record.state is not InstanceState.STARTING:
+            return
+        if event.refusal is not None:
+            self._refused(record, event.refusal)
+        elif not event.error:
+            offer = start_of(record.offer, self._draft.memory)
+            self._draft.memory = self._draft.memory.launched(offer)
+            self._draft.instances[record.id] = started(record)
+
+    def give_up(self, record: InstanceRecord) -> None:
+        """Nobody has answered, and it has not started."""
+        self._refused(record, Refused(kind=BlockKind.UNKNOWN, message="no answer"))
+
+    def _refused(self, record: InstanceRecord, said: Refused) -> None:
+        self._draft.learn(start_of(record.offer, self._draft.memory), said)
+        why = f"not started: {said.message}"
+        self._draft.instances[record.id] = not_started(record, why)

@@ -1,0 +1,46 @@
+"""A pass without its effects: what answers mean, and the plan that follows. In a thread where it takes long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import TypeAlias, TypeVar
+
+from provisioner.fleet.reconcile_pass import ReconcilePass
+from provisioner.fleet.snapshot import plan_input
+from provisioner.fleet.state import Agents, Catalogue, Event, FleetState
+from provisioner.money.budgets import Money
+from provisioner.planning.plan_types import Plan
+from provisioner.planning.planner import plan
+from provisioner.types import PoolDemand
+from windlass.base.collector import paused_collector
+
+THREAD_FROM = 1_000
+"""With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
+_T = TypeVar("_T")
+Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
+
+
+def decide(
+    state: FleetState,
+    catalogue: Catalogue,
+    events: Sequence[Event],
+    demand: Sequence[PoolDemand],
+    agents: Agents,
+    now: float,
+    money: Money,
+) -> Decided:
+    """All of a pass that needs nothing but its arguments; and how long planning took, in seconds."""
+    with paused_collector():
+        reconcile_pass = ReconcilePass(state, catalogue, now)
+        reconcile_pass.absorb(events, agents)
+        begun = perf_counter()
+        state = reconcile_pass.result()
+        planned = plan(plan_input(state, demand, catalogue.pools, agents, now, money))
+        return reconcile_pass, planned, perf_counter() - begun
+
+
+async def computed(call: Callable[[], _T], size: int) -> _T:
+    """Its answer; of many machines and gangs in a thread, where it may take long."""
+    return await asyncio.to_thread(call) if size >= THREAD_FROM else call()

@@ -1,0 +1,1 @@
+"""Baked images: one machine of a pool is set up, its disk becomes an image, and later machines boot from it."""

@@ -1,0 +1,1 @@
+"""What machines cost: prices by list and of the day, budgets, and what one machine cost over its life."""

@@ -14,9 +14,9 @@ import pytest
 from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, keys, s3_client, s3_server
 from tests.integration.deploy.test_cloud_life import STAND_IN, FakeMachines
 from windlass.base.errors import InvalidState, NotFound, ProviderError
-from windlass.deploy.cloud.aws_bucket import AwsBucket
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import CLOUD, aws_plan
+from windlass.deploy.cloud.aws.bucket import AwsBucket
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.plan import CLOUD, aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_bucket import SharedRecords

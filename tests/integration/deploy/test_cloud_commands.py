@@ -20,10 +20,10 @@ from windlass.cli.deploy import aws as deploy_aws
 from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
 from windlass.deploy.cloud import cluster as cloud_cluster
-from windlass.deploy.cloud.aws_files import with_mount_name
-from windlass.deploy.cloud.aws_machines import AwsMachines
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.gcp_machines import GcpMachines
+from windlass.deploy.cloud.aws.machines import AwsMachines
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.preflight import with_mount_name
+from windlass.deploy.cloud.gcp.machines import GcpMachines
 from windlass.deploy.cloud.machines import end_all
 from windlass.deploy.cloud.parsing import parse
 

@@ -14,9 +14,9 @@ from tests.fakes.gcs_states import BUCKETS, StatesHandler
 from tests.integration.deploy.test_cloud_life import STAND_IN, FakeMachines
 from windlass.base.errors import ProviderError
 from windlass.deploy.cloud.cluster import CloudCluster
-from windlass.deploy.cloud.gcp_bucket import GcpBucket
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_plan import CLOUD, gcp_plan
+from windlass.deploy.cloud.gcp.bucket import GcpBucket
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.plan import CLOUD, gcp_plan
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of

@@ -16,8 +16,8 @@ from tests.fakes.s3_server import ACCESS_KEY, SECRET_KEY, keys, s3_client, s3_se
 from tests.integration.deploy.test_cloud_life import PASSWORD, Site, whole_text
 from tests.real_cluster import eventually
 from windlass.base.errors import ProviderError
-from windlass.deploy.cloud.aws_bucket import AwsBucket
-from windlass.deploy.cloud.aws_plan import CLOUD
+from windlass.deploy.cloud.aws.bucket import AwsBucket
+from windlass.deploy.cloud.aws.plan import CLOUD
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import Phase
 

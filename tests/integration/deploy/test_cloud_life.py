@@ -12,8 +12,8 @@ import pytest
 
 from windlass.base.errors import Conflict, InvalidState, NotFound, ProviderError
 from windlass.base.json_types import JsonObject
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import aws_plan
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.plan import aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_folder import Phase, folder_of

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from windlass.base.errors import ProviderError
 from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
-from windlass.deploy.cloud.aws_bucket import AwsBucket
-from windlass.deploy.cloud.aws_tagged import aws_tagged
-from windlass.deploy.cloud.gcp_tagged import gcp_tagged
+from windlass.deploy.cloud.aws.bucket import AwsBucket
+from windlass.deploy.cloud.aws.machines import aws_tagged
+from windlass.deploy.cloud.gcp.machines import gcp_tagged
 from windlass.deploy.cloud.listing import Tagged, merged, recorded
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import Phase, Record, folder_of

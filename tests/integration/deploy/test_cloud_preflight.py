@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 from tests.fakes.ec2_server import KEYS, UBUNTU_GPU, Ec2Server, ec2_server
 from windlass.cli.deploy import gcp as deploy_gcp
 from windlass.cli.main import app
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_preflight import aws_problems
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_preflight import gcp_problems
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.preflight import aws_problems
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.preflight import gcp_problems
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_folder import Phase, Record, folder_of
 

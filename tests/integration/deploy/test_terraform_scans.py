@@ -21,7 +21,7 @@ import pytest
 from hcl2.utils import SerializationOptions
 
 from tests.unit.deploy.test_terraform_files import TAGGED, TAGGED_INSIDE, UNTAGGABLE
-from windlass.deploy.cloud.terraform_files import modules_of
+from windlass.deploy.cloud.terraform import modules_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]

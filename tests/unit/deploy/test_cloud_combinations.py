@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from master.config.load import load
 from tests.unit.deploy.test_cloud_rendering import boot_of, plan_of, whole_config
-from windlass.deploy.cloud.plan import MOST_BOOT_BYTES
+from windlass.deploy.cloud.master_boot import MOST_BOOT_BYTES
 
 WORD = "never-in-a-file-1"
 COMMON: dict[str, list[Any]] = {

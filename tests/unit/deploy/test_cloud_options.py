@@ -13,11 +13,11 @@ import typer
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import mark_of
 from windlass.cli.deploy.model_options import command_of
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import aws_plan
-from windlass.deploy.cloud.aws_types import checked_types
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_plan import gcp_plan
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.plan import aws_plan
+from windlass.deploy.cloud.aws.preflight import checked_types
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.plan import gcp_plan
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
 

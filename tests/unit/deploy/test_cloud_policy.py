@@ -12,7 +12,9 @@ from provisioner.providers.aws import permissions as aws_permissions
 from provisioner.providers.gcp import permissions as gcp_permissions
 from windlass.base.permissions import Permission, Reach
 from windlass.cli.main import app
-from windlass.deploy.cloud.policy import ALWAYS, aws_policy, declared, gcp_role, needed
+from windlass.deploy.cloud.aws.policy import aws_policy
+from windlass.deploy.cloud.gcp.plan import gcp_role
+from windlass.deploy.cloud.tables import ALWAYS, declared, needed
 
 TAG = ("det-lab", "det-agent-lab")
 

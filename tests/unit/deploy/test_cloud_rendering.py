@@ -17,10 +17,10 @@ from master.config.load import load
 from master.config.providers import PROVIDERS
 from windlass.base.errors import InvalidConfig
 from windlass.cli.main import app
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import aws_plan
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_plan import gcp_plan
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.plan import aws_plan
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.plan import gcp_plan
 from windlass.deploy.cloud.on_master import write_config
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.plan import Plan

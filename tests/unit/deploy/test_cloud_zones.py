@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.deploy.test_cloud_rendering import config_of, plan_of
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_zones import Zones, zone_problems
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.zones import Zones, zone_problems
 from windlass.deploy.cloud.parsing import parse
 
 ABC = frozenset({"us-west-2a", "us-west-2b", "us-west-2c"})

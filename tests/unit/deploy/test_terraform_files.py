@@ -15,7 +15,7 @@ import pytest
 from hcl2.utils import SerializationOptions
 
 from tests.unit.deploy.test_cloud_rendering import CASES, plan_of
-from windlass.deploy.cloud.terraform_files import copy_modules, modules_of
+from windlass.deploy.cloud.terraform import copy_modules, modules_of
 
 CLOUDS = ("aws", "gcp")
 ROOTS = {cloud: modules_of(cloud) for cloud in CLOUDS}

@@ -26,22 +26,19 @@ from windlass.cli.deploy.model_options import command_of
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice, print_json
-from windlass.deploy.cloud.aws_bucket import AwsBucket
-from windlass.deploy.cloud.aws_files import with_mount_name
-from windlass.deploy.cloud.aws_machines import AwsMachines
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_plan import CLOUD, aws_iam_policy, aws_plan
-from windlass.deploy.cloud.aws_preflight import aws_problems
-from windlass.deploy.cloud.aws_region import region_of
-from windlass.deploy.cloud.aws_tagged import aws_tagged
-from windlass.deploy.cloud.aws_types import checked_types
+from windlass.deploy.cloud.aws.bucket import AwsBucket
+from windlass.deploy.cloud.aws.machines import AwsMachines, aws_tagged
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.plan import CLOUD, aws_iam_policy, aws_plan
+from windlass.deploy.cloud.aws.preflight import aws_problems, checked_types, with_mount_name
+from windlass.deploy.cloud.aws.session import region_of
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines, end_all
-from windlass.deploy.cloud.policy import declared
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
+from windlass.deploy.cloud.tables import declared
 
 app = command_group()
 

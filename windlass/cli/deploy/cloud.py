@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from windlass.base.errors import InvalidState, WindlassError
+from windlass.base.errors import InvalidState, ProviderError, WindlassError
 from windlass.base.plurals import counted
 from windlass.cli.deploy.commands import NO_PREFLIGHT
 from windlass.cli.output.columns import Column, Table, TableOptions, print_rows
@@ -23,11 +25,13 @@ from windlass.deploy.cloud.plan import Plan
 from windlass.deploy.cloud.preflight import taken
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import StateFolder, folder_of, folders
-from windlass.deploy.cloud.wait import wait_for_master
 from windlass.deploy.local.published import check_version
 
 OptionsT = TypeVar("OptionsT", bound=CommonOptions)
 Answer = TypeVar("Answer")
+PATIENCE_S = 900.0
+PAUSE_S = 5.0
+"""Between looks at a new master."""
 
 
 def options_from(model: type[OptionsT], given: Mapping[str, Any], what: str) -> OptionsT:
@@ -128,7 +132,7 @@ def up(
     bastion = outputs.get("bastion_address")
     if wait and not bastion:
         notice(f"Waiting for the master at {url}")
-        wait_for_master(url)
+        _wait_for_master(url)
     typer.echo(f"The cluster {options.cluster_id} is up. Master: {url}")
     if bastion:
         port = options.master_port
@@ -139,6 +143,23 @@ def up(
         typer.echo(f"Password of admin and determined, at the first start: {where_secret}")
     typer.echo(f"Log in: det -m {url} user login determined")
     typer.echo(f"State: {_place(cluster.folder)}. Remove it: {_down_command(plan)}")
+
+
+def _wait_for_master(url: str) -> None:
+    """Its certificate is not looked at: nothing is sent and nothing of the answer is used."""
+    import httpx2
+
+    until = time.monotonic() + PATIENCE_S
+    with httpx2.Client(verify=False, timeout=10, trust_env=False) as client:
+        while time.monotonic() < until:
+            with suppress(httpx2.HTTPError):
+                if client.get(f"{url}/api/v1/master").is_success:
+                    return
+            time.sleep(PAUSE_S)
+    raise ProviderError(
+        f"Cannot connect to master at {url} after {PATIENCE_S:.0f} s: look at the console output of its machine "
+        "(docs: deploy), or run up again; --no-wait-for-master does not wait"
+    )
 
 
 def show_plan(plan: Plan, cluster: CloudCluster) -> None:

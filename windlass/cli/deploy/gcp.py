@@ -27,18 +27,17 @@ from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice, print_json
 from windlass.deploy.cloud.cluster import CloudCluster
-from windlass.deploy.cloud.gcp_bucket import GcpBucket
-from windlass.deploy.cloud.gcp_machines import GcpMachines
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_plan import CLOUD, gcp_iam_role, gcp_plan
-from windlass.deploy.cloud.gcp_preflight import gcp_problems
-from windlass.deploy.cloud.gcp_tagged import gcp_tagged
+from windlass.deploy.cloud.gcp.bucket import GcpBucket
+from windlass.deploy.cloud.gcp.machines import GcpMachines, gcp_tagged
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.plan import CLOUD, gcp_iam_role, gcp_plan
+from windlass.deploy.cloud.gcp.preflight import gcp_problems
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines
-from windlass.deploy.cloud.policy import declared
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
+from windlass.deploy.cloud.tables import declared
 
 app = command_group()
 

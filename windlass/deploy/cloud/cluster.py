@@ -24,8 +24,13 @@ from windlass.deploy.cloud.state_folder import (
     folders,
     is_digest_of,
 )
-from windlass.deploy.cloud.terraform import Say, Terraform, check_terraform
-from windlass.deploy.cloud.terraform_files import copy_modules, modules_of
+from windlass.deploy.cloud.terraform import (
+    Say,
+    Terraform,
+    check_terraform,
+    copy_modules,
+    modules_of,
+)
 
 DATA = ("bucket", "database", "files", "disk", "secret")
 """Modules that hold what nobody can make again, and what they need stays with them."""

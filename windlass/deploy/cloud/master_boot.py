@@ -9,9 +9,10 @@ from windlass import __version__
 from windlass.base.errors import InvalidConfig
 from windlass.base.packages import DISTRIBUTION
 from windlass.deploy.cloud.options import CommonOptions
-from windlass.deploy.cloud.plan import checked_size
 from windlass.deploy.cloud.template import for_terraform, from_terraform
 
+MOST_BOOT_BYTES = 14 * 1024
+"""AWS takes 16 KB of user data; ids and addresses are filled in later."""
 _END = "END_OF_MASTER_YAML"
 
 
@@ -36,4 +37,17 @@ def master_boot(
         (files("windlass.deploy.cloud") / "files" / "master_boot.sh").read_text(encoding="ascii")
     )
     config = f"config() {{ cat <<'{_END}'\n{master_yaml.rstrip()}\n{_END}\n}}"
-    return checked_size("\n".join(["#!/bin/sh", *lines, config, script]))
+    return _checked_size("\n".join(["#!/bin/sh", *lines, config, script]))
+
+
+def _checked_size(boot: str) -> str:
+    size = len(boot.encode())
+    if size > MOST_BOOT_BYTES:
+        raise InvalidConfig(
+            [
+                f"has {size} bytes with what the master's machine starts with; {MOST_BOOT_BYTES} fit: "
+                "leave comments out, or shorten --master-config-template-path"
+            ],
+            what="script of the master's machine",
+        )
+    return boot

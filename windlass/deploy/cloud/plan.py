@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.base.errors import InvalidConfig
 from windlass.deploy.cloud.options import CommonOptions
-
-MOST_BOOT_BYTES = 14 * 1024
-"""AWS takes 16 KB of user data; ids and addresses are filled in later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +27,3 @@ class Plan:
     @property
     def cluster_id(self) -> str:
         return self.options.cluster_id
-
-
-def checked_size(boot: str) -> str:
-    size = len(boot.encode())
-    if size > MOST_BOOT_BYTES:
-        raise InvalidConfig(
-            [
-                f"has {size} bytes with what the master's machine starts with; {MOST_BOOT_BYTES} fit: "
-                "leave comments out, or shorten --master-config-template-path"
-            ],
-            what="script of the master's machine",
-        )
-    return boot

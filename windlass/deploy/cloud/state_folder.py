@@ -15,10 +15,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from platformdirs import user_data_path
 
@@ -73,11 +72,6 @@ class StateFolder:
     def note(self, record: Record) -> None:
         text = json.dumps(asdict(record), indent=2)
         write_atomic(self.path / "cluster.json", text.encode(), durable=True)
-
-    def change(self, **fields: Any) -> Record:
-        changed = replace(self.record or Record(), **fields)
-        self.note(changed)
-        return changed
 
     @property
     def variables(self) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Running Terraform in the folder of a cluster."""
+"""Running Terraform in the folder of a cluster, and copying our files there."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from windlass.deploy.cloud.progress import Progress, failure
 OLDEST = (1, 11)
 _NO_STATE = "No state file was found"
 Say = Callable[[str], None]
+_BESIDE = Path(__file__).parent / "terraform"
+"""In an installation; a checkout has them at its top."""
+_CHECKOUT = Path(__file__).parents[3] / "terraform"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,21 @@ class Terraform:
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.environment, "TF_IN_AUTOMATION": "1"}
+
+
+def modules_of(cloud: str) -> Path:
+    return (_BESIDE if _BESIDE.is_dir() else _CHECKOUT) / cloud
+
+
+def copy_modules(modules: Path, folder: Path) -> None:
+    """Replaces those of another release; state, variables and plug-ins stay."""
+    for path in sorted(modules.glob("*.tf")):
+        shutil.copyfile(path, folder / path.name)
+    shutil.rmtree(folder / "modules", ignore_errors=True)
+    if (modules / "modules").is_dir():
+        shutil.copytree(
+            modules / "modules", folder / "modules", ignore=shutil.ignore_patterns("tests", ".*")
+        )
 
 
 @contextmanager

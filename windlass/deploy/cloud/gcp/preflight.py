@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from windlass.deploy.cloud.gcp_options import GcpOptions
-from windlass.deploy.cloud.gcp_session import GcpSession
+from windlass.deploy.cloud.gcp.options import GcpOptions
+from windlass.deploy.cloud.gcp.session import GcpSession
 from windlass.deploy.cloud.preflight import Need, Purchase, purchases, short_of
-from windlass.deploy.cloud.server_tables import loaded
+from windlass.deploy.cloud.tables import loaded
 
 
 def gcp_problems(

@@ -7,12 +7,11 @@ from typing import Any
 
 from windlass.base.durations import format_duration
 from windlass.base.json_types import JsonObject
-from windlass.base.permissions import Permission
+from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.field_types import as_mapping
-from windlass.deploy.cloud.gcp_options import GcpOptions
+from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.master_boot import master_boot
 from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.policy import ALWAYS, gcp_role, needed
 from windlass.deploy.cloud.rendering import (
     NFS_CLIENT,
     common_secrets,
@@ -21,6 +20,7 @@ from windlass.deploy.cloud.rendering import (
     master_yaml,
     nfs_mount,
 )
+from windlass.deploy.cloud.tables import ALWAYS, needed
 from windlass.deploy.cloud.template import from_terraform
 
 CLOUD = "gcp"
@@ -52,6 +52,18 @@ def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
 
 def gcp_iam_role(options: GcpOptions, permissions: Iterable[Permission]) -> JsonObject:
     return gcp_role(needed(permissions, ALWAYS), cluster_id=options.cluster_id)
+
+
+def gcp_role(permissions: Iterable[Permission], *, cluster_id: str) -> JsonObject:
+    """A custom role, as `gcloud iam roles create --file` takes it; `actAs` is granted on the agents' account only."""
+    return {
+        "title": f"Windlass master {cluster_id}",
+        "description": "What the master needs to launch, list and end machines",
+        "stage": "GA",
+        "includedPermissions": sorted(
+            each.action for each in permissions if each.reach is not Reach.AGENT_ROLE
+        ),
+    }
 
 
 def machine_label(cluster_id: str) -> tuple[str, str]:

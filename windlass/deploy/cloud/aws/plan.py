@@ -9,11 +9,11 @@ from typing import Any
 
 from windlass.base.json_types import JsonObject
 from windlass.base.permissions import Permission
-from windlass.deploy.cloud.aws_options import AwsOptions
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.policy import aws_policy
 from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.master_boot import master_boot
 from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.policy import ALWAYS, aws_policy, needed
 from windlass.deploy.cloud.rendering import (
     CERT,
     KEY,
@@ -26,6 +26,7 @@ from windlass.deploy.cloud.rendering import (
     nfs_mount,
     readable,
 )
+from windlass.deploy.cloud.tables import ALWAYS, needed
 from windlass.deploy.cloud.template import from_terraform, list_from_terraform
 
 CLOUD = "aws"

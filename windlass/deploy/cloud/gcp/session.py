@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from windlass.deploy.cloud.failures import failure, missing
+from windlass.deploy.cloud.session import CloudSession, missing
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _STORAGE = "https://storage.googleapis.com/storage/v1/b"
@@ -17,7 +15,7 @@ _OTHER_STORAGE = "GOOGLE_STORAGE_CUSTOM_ENDPOINT"
 _TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - a name
 
 
-class GcpSession:
+class GcpSession(CloudSession):
     def __init__(self, *, keypath: Path | None = None) -> None:
         try:
             from google.api_core import exceptions
@@ -63,11 +61,3 @@ class GcpSession:
             else:
                 login, _ = google.auth.default(scopes=[_SCOPE])
             return session(login), os.environ.get(_OTHER_STORAGE, _STORAGE).rstrip("/")
-
-    @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
-        """Errors inside become ProviderError: "Cannot `what`: ..."."""
-        try:
-            yield
-        except self._errors as error:
-            raise failure(what, error) from None

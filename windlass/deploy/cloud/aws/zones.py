@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from windlass.deploy.cloud.aws_options import AwsOptions
-from windlass.deploy.cloud.aws_session import AwsSession
+from windlass.deploy.cloud.aws.options import AwsOptions
+from windlass.deploy.cloud.aws.session import AwsSession
 
 _OF_MASTER = "--master-instance-type"
 

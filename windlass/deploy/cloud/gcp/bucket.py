@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from windlass.base.errors import ProviderError
-from windlass.deploy.cloud.gcp_session import GcpSession
+from windlass.deploy.cloud.gcp.session import GcpSession
 from windlass.deploy.cloud.state_bucket import LABELS
 
 _TIMEOUT_S = 60

@@ -1,14 +1,16 @@
-"""The machines of a cluster on Google Cloud, by its label."""
+"""The machines of a cluster on Google Cloud, and the clusters of a project, by their labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from windlass.base.errors import ProviderError
-from windlass.deploy.cloud.gcp_plan import CLUSTER_LABEL, machine_label
-from windlass.deploy.cloud.gcp_session import GcpSession
+from windlass.deploy.cloud.gcp.plan import CLUSTER_LABEL, machine_label
+from windlass.deploy.cloud.gcp.session import GcpSession
+from windlass.deploy.cloud.listing import Tagged
 
 _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
 """Any other warning means that not all of a zone is in the list."""
@@ -28,9 +30,9 @@ class GcpMachines:
     def masters(self) -> list[str]:
         with self._google.doing("list masters"):
             return [
-                address_of(one)
+                _address_of(one)
                 for _, one in self._instances((CLUSTER_LABEL, self._cluster_id))
-                if not is_of_pool(one, self._cluster_id)
+                if not _is_of_pool(one, self._cluster_id)
             ]
 
     def listed(self) -> list[str]:
@@ -42,7 +44,7 @@ class GcpMachines:
         request = self._google.compute.AggregatedListInstancesRequest(
             project=self._project, filter=f"labels.{label[0]}={label[1]}"
         )
-        return in_zones(self._client.aggregated_list(request=request), "instances")
+        return _in_zones(self._client.aggregated_list(request=request), "instances")
 
     def end(self, ids: Sequence[str]) -> None:
         for id_ in ids:
@@ -54,7 +56,38 @@ class GcpMachines:
                     continue
 
 
-def in_zones(pages: Any, kind: str) -> Iterator[tuple[str, Any]]:
+def gcp_tagged(
+    *, project: str, keypath: Path | None = None, instances: Any = None, disks: Any = None
+) -> list[Tagged]:
+    """Raises ProviderError. Of a cluster that is down the master's disk is left. The clients: for tests."""
+    google = GcpSession(keypath=keypath)
+    compute, wanted = google.compute, f"labels.{CLUSTER_LABEL}:*"
+    found: dict[tuple[str, str], Tagged] = {}
+
+    def of(zone: str, thing: Any) -> Tagged:
+        name, region = thing.labels[CLUSTER_LABEL], zone.rpartition("-")[0]
+        return found.get((name, region), Tagged(cluster_id=name, region=region))
+
+    def note(one: Tagged) -> None:
+        found[(one.cluster_id, one.region)] = one
+
+    with google.doing(f"list clusters in project {project}"):
+        asked = compute.AggregatedListDisksRequest(project=project, filter=wanted)
+        pages = (disks or google.disks()).aggregated_list(request=asked)
+        for zone, disk in _in_zones(pages, "disks"):
+            note(of(zone, disk))
+        asked = compute.AggregatedListInstancesRequest(project=project, filter=wanted)
+        pages = (instances or google.instances()).aggregated_list(request=asked)
+        for zone, machine in _in_zones(pages, "instances"):
+            one = of(zone, machine)
+            if _is_of_pool(machine, one.cluster_id):
+                note(replace(one, machines=one.machines + 1))
+            else:
+                note(replace(one, master=_address_of(machine)))
+    return list(found.values())
+
+
+def _in_zones(pages: Any, kind: str) -> Iterator[tuple[str, Any]]:
     """Zone and thing of an aggregated list. Raises ProviderError where a zone is not whole."""
     for zone, found in pages:
         if found.warning.code not in _COMPLETE:
@@ -63,13 +96,13 @@ def in_zones(pages: Any, kind: str) -> Iterator[tuple[str, Any]]:
             yield zone.removeprefix("zones/"), one
 
 
-def is_of_pool(machine: Any, cluster_id: str) -> bool:
+def _is_of_pool(machine: Any, cluster_id: str) -> bool:
     """Of the machines with the cluster's label the other one is the master."""
     key, value = machine_label(cluster_id)
     return bool(machine.labels.get(key) == value)
 
 
-def address_of(machine: Any) -> str:
+def _address_of(machine: Any) -> str:
     for interface in machine.network_interfaces:
         for access in interface.access_configs:
             if access.nat_i_p:

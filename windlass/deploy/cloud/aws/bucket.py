@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windlass.base.errors import ProviderError
-from windlass.deploy.cloud.aws_session import AwsSession, code_of
+from windlass.deploy.cloud.aws.session import AwsSession, code_of
 from windlass.deploy.cloud.state_bucket import LABELS
 
 _ANY = "us-east-1"

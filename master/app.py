@@ -49,10 +49,14 @@ from master.tls.serving import ServedTls
 from master.wiring.agents import all_options, fall_back_rules, pilot_sides
 from master.wiring.batch.partitions import partition_memory, with_site_partitions
 from master.wiring.batch.pilots import PilotProviders
-from master.wiring.batch.pools import TokensOfJobs, dispatch_options, job_files, job_token
-from master.wiring.batch.projects import JobProjects
-from master.wiring.batch.site import BatchSite
-from master.wiring.batch.transports import relay_keepers
+from master.wiring.batch.pools import (
+    JobProjects,
+    TokensOfJobs,
+    dispatch_options,
+    job_files,
+    job_token,
+)
+from master.wiring.batch.site import BatchSite, relay_keepers
 from master.wiring.batch.users import BatchUsers
 from master.wiring.cloud_boot import CloudBoot
 from master.wiring.cloud_providers import all_providers
@@ -65,11 +69,10 @@ from master.wiring.elastic import (
     live_prices,
     pool_settings,
 )
-from master.wiring.housekeeping import housekeeping
 from master.wiring.launch_tokens import LaunchTokens
 from master.wiring.machine_boots import machine_boots
 from master.wiring.task_settings import TaskSettings
-from master.wiring.timed_work import timed_work
+from master.wiring.timed_work import housekeeping, timed_work
 from master.workspaces.agent_users import AgentUsers
 from provisioner.fleet.reconciler import Provisioner
 from provisioner.money.budgets import Money

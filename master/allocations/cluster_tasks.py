@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -19,12 +21,36 @@ from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import Login
 from master.allocations.identities import Owner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
-from master.allocations.registry_login import registry_login
 from master.allocations.task_environment import TaskConfig, has_peers, slot_kind, startup_hook
 from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.environment import RegistryAuth
 from master.core.expconf.references import PoolSecrets
 from rm_backends.base import BatchOptions, TaskFile
+
+
+def registry_login(auth: RegistryAuth) -> Login:
+    """`auth`, as in Docker's config.json, stands for user name and password where these are not given."""
+    username, password = auth.username or "", auth.password or ""
+    if auth.auth and not (username or password):
+        username, password = _decoded(auth.auth)
+    return Login(
+        server=auth.serveraddress or "",
+        username=username,
+        password=password,
+        identity_token=auth.identitytoken or "",
+        registry_token=auth.registrytoken or "",
+    )
+
+
+def _decoded(text: str) -> tuple[str, str]:
+    try:
+        decoded = base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    username, _, password = decoded.partition(":")
+    return username, password.rstrip("\0")
+
 
 HOST_NETWORK = "host"
 INTERFACE_VARIABLES = (

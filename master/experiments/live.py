@@ -28,7 +28,6 @@ from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
 from master.experiments.step_builder import Env, Step
 from master.experiments.task_spec import TaskSpecs
-from master.experiments.trial_index import TrialIndex
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition
 from master.roots.task_messages import TaskMessages
@@ -37,6 +36,48 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
+
+
+class TrialIndex:
+    """Of one experiment."""
+
+    def __init__(self, trials: Iterable[TrialState] = ()) -> None:
+        self._request_ids: dict[int, str] = {}
+        self._waiting: dict[str, None] = {}
+        """Request ids of those without a running allocation, the longest waiting first."""
+        for trial in trials:
+            self.note(trial)
+
+    def note(self, trial: TrialState) -> None:
+        """The trial is new, or has changed."""
+        self._request_ids[trial.id] = trial.request_id
+        if _waits(trial):
+            self._waiting[trial.request_id] = None
+        else:
+            self._waiting.pop(trial.request_id, None)
+
+    def request_id(self, trial_id: int) -> str:
+        """Raises KeyError."""
+        return self._request_ids[trial_id]
+
+    def trial_ids(self) -> Iterable[int]:
+        return self._request_ids.keys()
+
+    def waiting(self, trials: Mapping[str, TrialState]) -> Iterator[TrialState]:
+        """Those whose allocation has not started, or that sit out a pause before the next."""
+        return (trials[request_id] for request_id in self._waiting)
+
+    def waiting_allocations(self, trials: Mapping[str, TrialState]) -> list[AllocationState]:
+        """Those without slots, oldest first."""
+        allocations = (trial.open_allocation for trial in self.waiting(trials))
+        found = [a for a in allocations if a is not None and not a.has_slots]
+        return sorted(found, key=lambda allocation: (allocation.requested_at, allocation.id))
+
+
+def _waits(trial: TrialState) -> bool:
+    allocation = trial.open_allocation
+    return trial.not_before is not None if allocation is None else allocation.started_at is None
+
 
 MANY_TRIALS = 200
 """With more that have not ended, a step over all of them may take longer than the event loop can spare."""

@@ -21,13 +21,14 @@ from master.experiments.admission import Admission, Checked
 from master.experiments.creation import Created, NewExperiment, experiment_row
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
-from master.experiments.roots import LiveExperiments
 from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.step_builder import Env, Step
 from master.experiments.storage_checks import StorageChecks
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.warm_start import WarmStart
 from master.parsing import in_parsing_thread
+from master.roots.live_roots import LiveRoots
+from master.roots.root import Transition
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import Listing, listing, store_context
@@ -37,6 +38,34 @@ from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState, NotFound
 from windlass.base.ids import Ids
+
+
+class LiveExperiments(LiveRoots[LiveExperiment]):
+    def __init__(self, *, allocations: AllocationService, clock: Clock) -> None:
+        super().__init__(allocations=allocations, clock=clock)
+        self._of_trial: dict[int, LiveExperiment] = {}
+
+    def of_trial(self, trial_id: int) -> LiveExperiment | None:
+        """None when its experiment is over, or for a trial that nobody knows."""
+        return self._of_trial.get(trial_id)
+
+    def register(self, root: LiveExperiment) -> None:
+        super().register(root)
+        for trial_id in root.trials.trial_ids():
+            self._of_trial[trial_id] = root
+
+        def note_new_trials(transition: Transition[ExperimentState, Step]) -> None:
+            for change in transition.step.trials:
+                if change.before is None:
+                    self._of_trial[change.after.id] = root
+
+        root.subscribe(note_new_trials)
+
+    def forget(self, root: LiveExperiment) -> None:
+        super().forget(root)
+        for trial_id in root.trials.trial_ids():
+            self._of_trial.pop(trial_id, None)
+
 
 PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
 

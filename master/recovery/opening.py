@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ import structlog
 
 from master.auth.join_tokens import load_or_create
 from master.data_folder import SECRET
-from master.recovery.before_upgrade import back_up_before_upgrade
+from master.recovery.backup import make_backup
 from master.recovery.decision import Create, Lost, Refuse, decide
 from master.recovery.identity import (
     FolderState,
@@ -21,7 +23,35 @@ from master.recovery.identity import (
 )
 from master.recovery.inspection import look
 from master.recovery.places import Places
-from windlass.base.errors import InvalidState
+from windlass import __version__
+from windlass.base.errors import InvalidState, WindlassError
+
+PREFIX = "before-upgrade-"
+KEPT = 3
+"""The newest ones: a start that fails after its backup is tried again, and makes another."""
+
+
+async def back_up_before_upgrade(places: Places, into: Path, now: datetime) -> Path:
+    """Raises InvalidState if it cannot be made: nothing was changed."""
+    target = into / f"{PREFIX}{now.astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-to-{__version__}"
+    try:
+        await asyncio.to_thread(_make_room, into)
+        await make_backup(places, target, now)
+    except (WindlassError, OSError) as error:
+        raise InvalidState(
+            f"the tables are to be upgraded, and the backup before that cannot be made in {into}: {error}; make it "
+            "possible, or start once without --backup-before-upgrade"
+        ) from error
+    log.info("made a backup before the upgrade of the tables", folder=str(target))
+    return target
+
+
+def _make_room(into: Path) -> None:
+    into.mkdir(mode=0o700, exist_ok=True)
+    older = sorted(path for path in into.iterdir() if path.name.startswith(PREFIX))
+    for path in older[: max(0, len(older) - KEPT + 1)]:
+        shutil.rmtree(path)
+
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from master.config import ResolvedPool, load
 from master.config.load import ROOT
 from master.core.fall_back import Rule
-from master.wiring.cloud_offers import expected_offers
+from master.wiring.cloud_providers import expected_offers
 from master.wiring.elastic import offers_and_stock, pool_settings
 from provisioner.money.price_book import open_book
 from provisioner.simulator.machines import Outage, Supply

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from master.api.allocations.replies import GatheredReply, PreemptionReply, RendezvousReply
 from master.api.held import hold
 from master.api.permits import allocation, permit
 from master.api.replies import Empty, Reply, reply
@@ -15,8 +15,32 @@ from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
-from master.api.values import time
+from master.api.values import Timestamp, time
 from master.auth.permissions import Action
+from windlass.base.json_types import JsonObject
+
+
+class RendezvousInfo(TypedDict):
+    addresses: list[str]
+    slots: list[int]
+    rank: int
+
+
+class RendezvousReply(TypedDict):
+    rendezvousInfo: RendezvousInfo
+
+
+class GatheredReply(TypedDict):
+    data: list[JsonObject]
+
+
+class PreemptionReply(TypedDict):
+    preempt: bool
+    deadline: NotRequired[Timestamp | None]
+    """Our own: when it will be killed."""
+    reason: NotRequired[str]
+    """Our own: why."""
+
 
 _PREFIX = "/api/v1/allocations/{allocation_id}"
 router = APIRouter(prefix=_PREFIX, route_class=ApiRoute, tags=["allocations"])

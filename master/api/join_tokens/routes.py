@@ -7,23 +7,57 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from master.api.access import Caller
-from master.api.join_tokens.replies import (
-    JoinToken,
-    JoinTokenReply,
-    JoinTokensReply,
-    NewJoinTokenReply,
-)
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Text
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.api.values import time
-from master.auth.issued_tokens import MAX_AGENTS, MAX_LENGTH, TokenView, Wanted
+from master.api.values import Timestamp, time
+from master.auth.issued_tokens import MAX_AGENTS, MAX_LENGTH, TokenState, TokenView, Wanted
 from master.auth.permissions import Action
 from windlass.base.errors import NotFound
+
+
+class JoinToken(TypedDict):
+    id: str
+    token: str
+    """Masked."""
+    pool: str
+    description: str
+    state: TokenState
+    agents: list[str]
+    """Who may join with it; empty: any new agent."""
+    uses: int | None
+    """How many agents may; null: any number."""
+    joined: list[str]
+    """Who did."""
+    lastUsedAt: Timestamp | None
+    createdAt: Timestamp
+    createdBy: str
+    expiresAt: Timestamp | None
+    revokedAt: Timestamp | None
+
+
+class JoinTokensReply(TypedDict):
+    joinTokens: list[JoinToken]
+
+
+class NewJoinTokenReply(TypedDict):
+    joinToken: JoinToken
+    token: str
+    """In clear, this once."""
+    masterUrl: str
+    """By which the master tells agents to reach it."""
+    certFingerprint: str
+    """By which agents know the master; empty without TLS."""
+
+
+class JoinTokenReply(TypedDict):
+    joinToken: JoinToken
+
 
 router = APIRouter(
     prefix="/api/v1/windlass/join-tokens", route_class=ApiRoute, tags=["join tokens"]

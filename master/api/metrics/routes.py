@@ -10,18 +10,42 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from master.api.access import Visible
-from master.api.metrics.replies import MetricsReports
-from master.api.metrics.wire import metrics_report
+from master.api.metrics.replies import MetricsReport, MetricsReports, ReportedMetrics
 from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Empty, Lines, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import Api, TheApi
+from master.api.values import finite, time
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.metrics import TRAINING, VALIDATION, Report
+from master.store.tables import Metric
 from windlass.base.errors import InvalidArgument
+
+
+def metrics_report(row: Metric) -> MetricsReport:
+    """The client picks the key by the group it asked for: `validation_metrics` for validation only."""
+    return {
+        "id": row.id,
+        "trialId": row.trial_id,
+        "trialRunId": row.run_id,
+        "endTime": time(row.reported_at),
+        "totalBatches": row.steps or 0,
+        "group": row.group,
+        "archived": row.archived,
+        "metrics": _metrics(row),
+    }
+
+
+def _metrics(row: Metric) -> ReportedMetrics:
+    averages = finite(row.metrics["avg_metrics"])
+    batches = finite(row.metrics["batch_metrics"])
+    if row.group == VALIDATION:
+        return {"validation_metrics": averages, "batch_metrics": batches}
+    return {"avg_metrics": averages, "batch_metrics": batches}
+
 
 router = APIRouter(route_class=ApiRoute, tags=["metrics"])
 hot = APIRouter(route_class=HotRoute, tags=["metrics"])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from typing_extensions import TypedDict
 
 from master.api.access import Visible
 from master.api.monitoring.families import LiveExperiment, Picture, own, page, published
-from master.api.monitoring.targets import ScrapeTargets, scrape_targets
 from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
@@ -22,7 +23,35 @@ from master.api.windlass.wire import GONE
 from master.auth.permissions import Action
 from master.core.reasons import ReasonKind
 from master.core.visibility import Visibility
+from rm_backends.views import AgentView
 from windlass.base.errors import NotFound
+
+EXPORTER_PORTS = (8080, 9400)
+"""cAdvisor's and the DCGM exporter's."""
+
+
+class ScrapeTargets(TypedDict):
+    """One entry of Prometheus' `http_sd_config`, with the published labels."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+def scrape_targets(agents: Iterable[AgentView]) -> list[ScrapeTargets]:
+    """One for each agent whose address is known."""
+    return [
+        ScrapeTargets(
+            targets=[f"{_host(agent.address)}:{port}" for port in EXPORTER_PORTS],
+            labels={"det_agent_id": agent.id, "det_resource_pool": agent.pool},
+        )
+        for agent in sorted(agents, key=lambda agent: agent.id)
+        if agent.address
+    ]
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
 
 router = APIRouter(route_class=ApiRoute, tags=["monitoring"])
 

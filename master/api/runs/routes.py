@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from fastapi import APIRouter
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.permits import IN_BODY, VISIBLE, permit, trial
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text
 from master.api.routing import ApiRoute
-from master.api.runs.replies import RunMetadataReply, StartedRunReply
 from master.api.services import TheApi
 from master.api.targets import trial_target
 from master.api.values import finite
 from master.auth.permissions import Action
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonObject
+
+
+class StartedRunReply(TypedDict):
+    storageId: NotRequired[int]
+
+
+class RunMetadataReply(TypedDict):
+    metadata: JsonObject | None
+
 
 router = APIRouter(route_class=ApiRoute, tags=["runs"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from typing_extensions import TypedDict
 
 from master.api.access import COOKIE, Caller, is_loopback, token_in
 from master.api.permits import OWN, permit, public
@@ -10,11 +11,16 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.api.session.replies import LoginReply
 from master.api.users.replies import User, UserReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
 from master.auth.service import SESSION_LENGTH
+
+
+class LoginReply(TypedDict):
+    token: str
+    user: User
+
 
 router = APIRouter(route_class=ApiRoute, tags=["session"])
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from master.core.scheduler import explain
-from master.core.scheduler.claims import Claim, claims_within
 from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, Shape
 from master.core.scheduler.ledger import JobBook, Wanted
@@ -37,6 +37,54 @@ from master.core.scheduler.types import (
 from master.core.scheduler.unplaced import explain_shares
 from master.core.scheduler.usage import capacity
 from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
+
+
+class Claim(NamedTuple):
+    """A waiting request within its job's share. Sorts in the order of service: `nth` makes the rest irrelevant."""
+
+    smallness: int
+    """Minus the slots."""
+    freedom: int
+    """Minus the agents it must not use: who has less choice chooses first."""
+    part: float
+    """How much of its share the job has when this claim and those before it are served."""
+    age: int
+    nth: int
+    request: Request
+    shape: Shape
+    book: JobBook
+    reach: int
+    """`part` in slots."""
+
+
+def claims_within(books: Mapping[str, JobBook], shares: Mapping[str, int]) -> list[Claim]:
+    """Every job's next requests, by (requested, id), up to its share and `max_slots`. Large gangs first, then those
+    with blocked agents; equal ones take turns between jobs, by how much of its share each has."""
+    claims: list[Claim] = []
+    for job_id, book in books.items():
+        share, room, reach = shares[job_id], book.room, book.held
+        for request, shape in book.waiting:
+            if reach >= share:
+                break
+            after = reach + shape.slots
+            if after <= share and after - book.held <= room:
+                reach = after
+                claims.append(
+                    Claim(
+                        -shape.slots,
+                        -len(shape.blocked),
+                        reach / share,
+                        book.age,
+                        len(claims),
+                        request,
+                        shape,
+                        book,
+                        reach,
+                    )
+                )
+    claims.sort()
+    return claims
+
 
 MOST_ROUNDS = 4
 """How often shares are divided again within one decision; once is the rule, more is rare."""

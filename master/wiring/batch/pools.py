@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import select
 
 from agent_bootstrap.agent.scratch import OF_JOBS
 from master.auth.join_tokens import JoinTokenSigner
@@ -16,9 +19,12 @@ from master.config import ResolvedPool
 from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.config.slurm_api import SlurmApiSection
 from master.data_folder import TLS
+from master.store import tables
+from master.store.store import Store
 from master.wiring.batch.keys import jobs_root, keys_of_ways
 from provisioner.batch.base import BatchSystem
 from provisioner.batch.commands import Commands, LocalCommands, command_environment
+from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.disks import Disk, LocalDisk
 from provisioner.batch.impersonation import SiteUsers, Sudo, UserCommands, UserDisk
 from provisioner.batch.job_files import JobFiles, Leased
@@ -29,11 +35,67 @@ from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.batch.slurm.rest.ways import rest_system, user_system
 from provisioner.batch.slurm.system import SlurmSystem
+from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, nothing_refused
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 from windlass.install.hosts import parse_host
+
+LABEL = "label"
+
+
+class Names(NamedTuple):
+    """Of the experiment of a job."""
+
+    labels: Sequence[str]
+    project: str
+    workspace: str
+
+
+class JobProjects:
+    """Of the pools of one master."""
+
+    def __init__(self, store: Store, pools: Sequence[ResolvedPool]) -> None:
+        self._store = store
+        self._sources: Mapping[str, str] = {
+            pool.name: pool.batch.job_project_source for pool in pools if pool.batch is not None
+        }
+
+    async def of(self, lease: Lease) -> str:
+        """Empty: nothing. Tasks that are of no experiment are booked on nothing."""
+        source = self._sources.get(lease.pool, "")
+        if not source:
+            return ""
+        allocation, task = tables.Allocation, tables.Task
+        experiment, project, workspace = tables.Experiment, tables.Project, tables.Workspace
+        found = await self._store.read(
+            select(experiment.labels, project.name, workspace.name)
+            .join(task, task.experiment_id == experiment.id)
+            .join(allocation, allocation.task_id == task.id)
+            .join(project, project.id == experiment.project_id)
+            .join(workspace, workspace.id == project.workspace_id)
+            .where(allocation.id == lease.allocation_id),
+            Names,
+        )
+        return (
+            project_of(found[0], source, DIALECTS[lease.shape.system].joins_labels) if found else ""
+        )
+
+
+def project_of(names: Names, source: str, joined: str) -> str:
+    """Pure. Letters that one of the two systems would not take become `_`."""
+    if source == "project":
+        words = [names.project]
+    elif source == "workspace":
+        words = [names.workspace]
+    else:
+        prefix = source.removeprefix(LABEL).removeprefix(":")
+        words = [one.removeprefix(prefix) for one in names.labels if one.startswith(prefix)]
+    return joined.join(
+        filter(None, (re.sub(r"[^\w.@=-]", "_", word).lstrip("-") for word in words))
+    )
+
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import pytest
 
 from master.app import Master, MasterOptions
 from master.config import load
-from master.recovery.before_upgrade import KEPT
 from master.recovery.manifest import read_manifest
+from master.recovery.opening import KEPT
 from tests.integration.upgrade.golden import RELEASES, data_folder
 from windlass.base.errors import InvalidState
 

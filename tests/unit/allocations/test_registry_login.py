@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.protocol import Login
-from master.allocations.registry_login import registry_login
+from master.allocations.cluster_tasks import registry_login
 from master.core.expconf.environment import RegistryAuth
 
 

@@ -9,7 +9,7 @@ import pytest
 from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
-from master.wiring.batch.projects import JobProjects
+from master.wiring.batch.pools import JobProjects
 from provisioner.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from master.api.monitoring.families import Picture, own, page, published
-from master.api.monitoring.targets import scrape_targets
+from master.api.monitoring.routes import scrape_targets
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.counters import Tally
 from provisioner.fleet.intents import IntentRecord

@@ -83,9 +83,9 @@ PROVIDER = ELASTIC | {
         "master/config/batch.py:*",
         "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
     ),
-    **read_by("master/wiring/batch/projects.py:*", "job_project_source"),
+    **read_by("master/wiring/batch/pools.py:*", "job_project_source"),
     **read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root"),
-    **read_by("master/wiring/batch/transports.py:*", "relay_port"),
+    **read_by("master/wiring/batch/site.py:*", "relay_port"),
     **read_by("master/wiring/batch/pilots.py:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
@@ -104,9 +104,9 @@ SITE = API | read_by(
     "rendezvous_network_interface container_runtime image_root scratch impersonate",
 )
 SITE |= read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root")
-SITE |= read_by("master/wiring/batch/transports.py:*", "relay_port")
+SITE |= read_by("master/wiring/batch/site.py:*", "relay_port")
 SITE |= read_by("master/config/batch.py:*", "account")
-SITE |= read_by("master/wiring/batch/projects.py:*", "job_project_source")
+SITE |= read_by("master/wiring/batch/pools.py:*", "job_project_source")
 SITE |= below(
     "ssh",
     read_by("master/wiring/batch/pools.py:*", "key_file jump known_hosts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.wiring.batch.projects import Names, project_of
+from master.wiring.batch.pools import Names, project_of
 
 NAMES = Names(
     labels=("pay:cost 1", "pay:x,y", "draft", "pay:"), project="Vision", workspace="Lab 7"

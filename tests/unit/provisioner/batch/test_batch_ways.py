@@ -13,7 +13,7 @@ from agent_bootstrap.agent.options import parse_options
 from master.config import MasterConfig
 from master.config.batch import SlurmSection
 from master.wiring.batch.pools import files_of
-from master.wiring.batch.transports import own_place, relay_keepers
+from master.wiring.batch.site import own_place, relay_keepers
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import Shape
 from windlass.base.errors import InvalidConfig

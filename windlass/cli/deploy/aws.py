@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from windlass.base.json_types import JsonObject
 from windlass.base.option_groups import with_groups
-from windlass.cli.deploy.cloud import (
-    check_new,
-    cluster_of,
-    down,
-    listed,
-    options_from,
-    preflight,
-    show_plan,
-    up,
-    with_password,
-)
-from windlass.cli.deploy.commands import NO_WAIT
-from windlass.cli.deploy.model_options import command_of
+from windlass.cli.deploy.cloud import Cloud, down, listed
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
-from windlass.cli.output.text import notice, print_json
+from windlass.cli.output.text import notice
 from windlass.deploy.cloud.aws.bucket import AwsBucket
 from windlass.deploy.cloud.aws.machines import AwsMachines, aws_tagged
 from windlass.deploy.cloud.aws.options import AwsOptions
@@ -35,6 +23,7 @@ from windlass.deploy.cloud.aws.session import region_of
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines, end_all
+from windlass.deploy.cloud.plan import Plan
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
@@ -58,53 +47,50 @@ DeleteDataOption = Annotated[
 ]
 
 
-def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = with_mount_name(checked_types(_options(given, "up")))
-    records = _records_of(options)
-    machines, bucket = partial(_machines, options), "--tf-state-bucket"
-    check_new(ctx, options, records, machines, where=options.region, bucket_option=bucket)
-    preflight(ctx, partial(aws_problems, options))
-    options = with_password(options, records)
-    plan = aws_plan(options, declared(CLOUD))
-    secret = (
-        f"aws secretsmanager get-secret-value --secret-id det-{options.cluster_id} "
-        f"--region {options.region} --query SecretString --output text"
-    )
-    wait, before = not ctx.meta.get(NO_WAIT), _ends_machines(options)
-    up(plan, cluster_of(plan, records), secret, wait=wait, before=before)
+class Aws(Cloud[AwsOptions]):
+    name = CLOUD
+    bucket_option = "--tf-state-bucket"
+    model = AwsOptions
+
+    def options(self, given: Mapping[str, Any], verb: str) -> AwsOptions:
+        place = given.get("region") or region_of(given.get("profile"))
+        options = super().options({**given, "region": place}, verb)
+        return options if verb == "iam-policy" else with_mount_name(checked_types(options))
+
+    def plan_of(self, options: AwsOptions) -> Plan:
+        return aws_plan(options, declared(CLOUD))
+
+    def policy_of(self, options: AwsOptions) -> JsonObject:
+        return aws_iam_policy(options, declared(CLOUD))
+
+    def machines_of(self, options: AwsOptions) -> Machines:
+        return AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
+
+    def records_of(self, options: AwsOptions, bucket: str) -> SharedRecords | None:
+        return _records(options.tf_state_bucket or bucket, options.region, options.profile)
+
+    def problems_of(self, options: AwsOptions, *, is_new: bool) -> list[str]:
+        return aws_problems(options)
+
+    def place_of(self, options: AwsOptions) -> str:
+        return options.region
+
+    def secret_of(self, options: AwsOptions) -> str:
+        return (
+            f"aws secretsmanager get-secret-value --secret-id det-{options.cluster_id} "
+            f"--region {options.region} --query SecretString --output text"
+        )
+
+    def before(self, options: AwsOptions) -> None:
+        if options.update_terminate_agents:
+            end_all(self.machines_of(options), notice)
 
 
-def _ends_machines(options: AwsOptions) -> Callable[[], None] | None:
-    if not options.update_terminate_agents:
-        return None
-    machines = _machines(options)
-
-    return lambda: end_all(machines, notice)
-
-
-def _machines(options: AwsOptions) -> Machines:
-    return AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
-
-
-def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = with_mount_name(checked_types(_options(given, "plan")))
-    plan = aws_plan(options, declared(CLOUD))
-    show_plan(plan, cluster_of(plan, _records_of(options)))
-
-
-def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    print_json(aws_iam_policy(_options(given, "iam-policy"), declared(CLOUD)))
-
-
-def _options(given: dict[str, Any], verb: str) -> AwsOptions:
-    given = {**given, "region": given.get("region") or region_of(given.get("profile"))}
-    return options_from(AwsOptions, given, f"aws {verb}")
-
-
-def _records_of(options: AwsOptions) -> SharedRecords | None:
-    folder = folder_of(CLOUD, options.cluster_id, options.local_state_path)
-    bucket = options.tf_state_bucket or folder.bucket
-    return _records(bucket, options.region, options.profile)
+Aws().add_to(
+    app,
+    "Print the least that the master's role needs to launch and end machines.",
+    ("cluster_id", "region", "profile"),
+)
 
 
 def _records(bucket: str, region: str | None, profile: str | None) -> SharedRecords | None:
@@ -112,26 +98,6 @@ def _records(bucket: str, region: str | None, profile: str | None) -> SharedReco
     if not bucket:
         return None
     return SharedRecords(AwsBucket(bucket, region=region or "", profile=profile or ""), CLOUD)
-
-
-app.command("up")(
-    command_of(
-        AwsOptions,
-        _up,
-        "Make a cluster, change it, or go on with one that is half made.",
-    )
-)
-app.command("plan")(
-    command_of(AwsOptions, _plan, "Show what up with the same options would do, and do nothing.")
-)
-app.command("iam-policy")(
-    command_of(
-        AwsOptions,
-        _iam_policy,
-        "Print the least that the master's role needs to launch and end machines.",
-        only=("cluster_id", "region", "profile"),
-    )
-)
 
 
 @app.command("down")

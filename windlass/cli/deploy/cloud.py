@@ -1,21 +1,24 @@
-"""What the verbs of `det deploy aws` and `det deploy gcp` share."""
+"""The verbs of `det deploy aws` and `det deploy gcp`, over what differs between them."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import typer
 
 from windlass.base.errors import InvalidState, ProviderError, WindlassError
+from windlass.base.json_types import JsonObject
 from windlass.base.plurals import counted
-from windlass.cli.deploy.commands import NO_PREFLIGHT
+from windlass.cli.deploy.commands import NO_PREFLIGHT, NO_WAIT
+from windlass.cli.deploy.model_options import command_of
 from windlass.cli.output.columns import Column, Table, TableOptions, print_rows
-from windlass.cli.output.text import notice, print_yaml
+from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import Found, Tagged, merged, recorded
 from windlass.deploy.cloud.machines import Machines
@@ -34,29 +37,112 @@ PAUSE_S = 5.0
 """Between looks at a new master."""
 
 
-def options_from(model: type[OptionsT], given: Mapping[str, Any], what: str) -> OptionsT:
-    """Says what has no effect. Raises InvalidConfig."""
-    options = parse(model, given, f"options of det deploy {what}")
-    check_version(options.det_version)
-    for warning in warnings(options, given):
-        notice(f"warning: {warning}")
-    return options
+class Cloud(ABC, Generic[OptionsT]):
+    """The verbs that begin with the options of `up`, and what they ask of one cloud."""
+
+    name: ClassVar[str]
+    bucket_option: ClassVar[str]
+    model: type[OptionsT]
+
+    @abstractmethod
+    def plan_of(self, options: OptionsT) -> Plan: ...
+
+    @abstractmethod
+    def policy_of(self, options: OptionsT) -> JsonObject: ...
+
+    @abstractmethod
+    def machines_of(self, options: OptionsT) -> Machines: ...
+
+    @abstractmethod
+    def records_of(self, options: OptionsT, bucket: str) -> SharedRecords | None:
+        """`bucket`: of the last `up` from here, empty: none."""
+
+    @abstractmethod
+    def problems_of(self, options: OptionsT, *, is_new: bool) -> Sequence[str]:
+        """What would fail. Raises WindlassError where the cloud cannot be asked."""
+
+    @abstractmethod
+    def place_of(self, options: OptionsT) -> str:
+        """The region or project, for people."""
+
+    @abstractmethod
+    def secret_of(self, options: OptionsT) -> str:
+        """The command that prints the cluster's secret."""
+
+    def options(self, given: Mapping[str, Any], verb: str) -> OptionsT:
+        """Says what has no effect. Raises InvalidConfig."""
+        options = parse(self.model, given, f"options of det deploy {self.name} {verb}")
+        check_version(options.det_version)
+        for warning in warnings(options, given):
+            notice(f"warning: {warning}")
+        return options
+
+    def before(self, options: OptionsT) -> None:
+        """What `up` does once it is agreed to."""
+
+    def add_to(self, app: typer.Typer, policy: str, policy_options: Collection[str]) -> None:
+        made = "Make a cluster, change it, or go on with one that is half made."
+        shown = "Show what up with the same options would do, and do nothing."
+        app.command("up")(command_of(self.model, self._up, made))
+        app.command("plan")(command_of(self.model, self._plan, shown))
+        app.command("iam-policy")(command_of(self.model, self._policy, policy, policy_options))
+
+    def _up(self, ctx: typer.Context, given: dict[str, Any]) -> None:
+        options = self.options(given, "up")
+        if options.only_shows:
+            self._show(options)
+            return
+        folder = folder_of(self.name, options.cluster_id, options.local_state_path)
+        records = self.records_of(options, folder.bucket)
+        is_new = folder.record is None and (
+            records is None or records.read(options.cluster_id) is None
+        )
+        if is_new:
+            self._refuse_taken(ctx, options)
+        _preflight(ctx, lambda: self.problems_of(options, is_new=is_new))
+        if is_new:
+            options = _with_password(options)
+        plan = self.plan_of(options)
+        cluster = _cluster_of(plan, records)
+        outputs = cluster.up(
+            plan,
+            agree=lambda changes: options.yes or _agreed(cluster.folder, changes),
+            before=lambda: self.before(options),
+        )
+        if outputs is None:
+            raise typer.Exit(1)
+        _tell_up(ctx, plan, cluster, outputs, self.secret_of(options))
+
+    def _refuse_taken(self, ctx: typer.Context, options: OptionsT) -> None:
+        """Raises InvalidState if the cluster runs already: its state is neither here nor in the bucket."""
+        name, where = options.cluster_id, self.place_of(options)
+
+        def problems() -> list[str]:
+            machines = self.machines_of(options)
+            return taken(name, machines, where=where, bucket_option=self.bucket_option)
+
+        _preflight(ctx, problems, f"whether {name} runs already is")
+
+    def _plan(self, _ctx: typer.Context, given: dict[str, Any]) -> None:
+        self._show(self.options(given, "plan"))
+
+    def _show(self, options: OptionsT) -> None:
+        plan = self.plan_of(options)
+        folder = folder_of(self.name, options.cluster_id, options.local_state_path)
+        cluster = _cluster_of(plan, self.records_of(options, folder.bucket))
+        print_rows(["Action", "Address"], cluster.look(plan))
+
+    def _policy(self, _ctx: typer.Context, given: dict[str, Any]) -> None:
+        print_json(self.policy_of(self.options(given, "iam-policy")))
 
 
-def is_interactive() -> bool:
+def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def is_new(options: CommonOptions, records: SharedRecords | None) -> bool:
-    name = options.cluster_id
-    here = folder_of(_cloud(options), name, options.local_state_path).record
-    return here is None and (records is None or records.read(name) is None)
-
-
-def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
-    """Asks for the first password, twice, when the cluster is new and somebody is there."""
-    new = is_new(options, records)
-    if options.initial_user_password or options.yes or not new or not is_interactive():
+def _with_password(options: OptionsT) -> OptionsT:
+    """Asks for the first password of a new cluster, twice, when somebody is there."""
+    if options.initial_user_password or options.yes or not _is_interactive():
         return options
     typed = typer.prompt(
         "Password of admin and determined (empty: a random one)",
@@ -69,7 +155,7 @@ def with_password(options: OptionsT, records: SharedRecords | None) -> OptionsT:
     return options.model_copy(update={"initial_user_password": typed})
 
 
-def preflight(
+def _preflight(
     ctx: typer.Context, problems_of: Callable[[], Sequence[str]], unasked: str = "quotas are"
 ) -> None:
     """Before anything is made. Raises InvalidState with what would fail; what cannot be asked is a warning."""
@@ -86,51 +172,19 @@ def preflight(
         )
 
 
-def check_new(
-    ctx: typer.Context,
-    options: CommonOptions,
-    records: SharedRecords | None,
-    machines: Callable[[], Machines],
-    *,
-    where: str,
-    bucket_option: str,
+def _cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:
+    folder = folder_of(plan.cloud, plan.cluster_id, plan.options.local_state_path)
+    return CloudCluster(folder=folder, say=notice, records=records, environment=plan.environment)
+
+
+def _tell_up(
+    ctx: typer.Context, plan: Plan, cluster: CloudCluster, outputs: JsonObject, where_secret: str
 ) -> None:
-    """Raises InvalidState if the cluster runs already, and its state is neither here nor in the bucket."""
-    if not is_new(options, records):
-        return
-    name = options.cluster_id
-
-    def problems() -> list[str]:
-        return taken(name, machines(), where=where, bucket_option=bucket_option)
-
-    preflight(ctx, problems, f"whether {name} runs already is")
-
-
-def cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:
-    return CloudCluster(
-        folder=_folder(plan), say=notice, records=records, environment=plan.environment
-    )
-
-
-def up(
-    plan: Plan,
-    cluster: CloudCluster,
-    where_secret: str,
-    *,
-    wait: bool,
-    before: Callable[[], None] | None,
-) -> None:
+    """Waits for the master first, unless nobody can reach it or nobody wants to wait."""
     options = plan.options
-
-    def agree(changes: Sequence[tuple[str, str]]) -> bool:
-        return options.yes or _agreed(cluster.folder, changes)
-
-    outputs = cluster.up(plan, agree=agree, before=before)
-    if outputs is None:
-        raise typer.Exit(1)
     url = f"{options.scheme}://{outputs['master_address']}:{options.master_port}"
     bastion = outputs.get("bastion_address")
-    if wait and not bastion:
+    if not bastion and not ctx.meta.get(NO_WAIT):
         notice(f"Waiting for the master at {url}")
         _wait_for_master(url)
     typer.echo(f"The cluster {options.cluster_id} is up. Master: {url}")
@@ -162,10 +216,6 @@ def _wait_for_master(url: str) -> None:
     )
 
 
-def show_plan(plan: Plan, cluster: CloudCluster) -> None:
-    print_rows(["Action", "Address"], cluster.look(plan))
-
-
 def down(
     cluster: CloudCluster, machines: Callable[[], Machines], *, delete_data: bool, yes: bool
 ) -> None:
@@ -176,13 +226,13 @@ def down(
         else "its machines; data stays (--delete-data removes it, too)"
     )
     if not yes:
-        if not is_interactive():
+        if not _is_interactive():
             raise InvalidState(f"Nobody is there to ask: --yes removes {name}, {loss}")
         typer.confirm(f"Remove the cluster {name}: {loss}?", abort=True, err=True)
 
     def end_others(masters: Sequence[str]) -> bool:
         where = f"A master of {name} that is not in this state runs ({', '.join(masters)})"
-        if yes or not is_interactive():
+        if yes or not _is_interactive():
             notice(
                 f"warning: {where}: machines of pools may be its, and are kept. Run down with its state, or end that "
                 "master by hand and run down again"
@@ -261,20 +311,12 @@ def _agreed(folder: StateFolder, changes: Sequence[tuple[str, str]]) -> bool:
         return True
     for action, address in changes:
         notice(f"{action} {address}")
-    if not is_interactive():
+    if not _is_interactive():
         raise InvalidState(
             f"This changes {counted(len(changes), 'thing')} of {folder.cluster_id}, and nobody is there to ask: "
             "give --yes"
         )
     return typer.confirm(f"Change the cluster {folder.cluster_id} so?", err=True)
-
-
-def _folder(plan: Plan) -> StateFolder:
-    return folder_of(plan.cloud, plan.cluster_id, plan.options.local_state_path)
-
-
-def _cloud(options: CommonOptions) -> str:
-    return type(options).__name__.removesuffix("Options").lower()
 
 
 def _down_command(plan: Plan) -> str:

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from windlass.base.json_types import JsonObject
 from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.aws import ClusterIdOption, DeleteDataOption, StateOption, YesOption
-from windlass.cli.deploy.cloud import (
-    check_new,
-    cluster_of,
-    down,
-    is_new,
-    listed,
-    options_from,
-    preflight,
-    show_plan,
-    up,
-    with_password,
-)
-from windlass.cli.deploy.commands import NO_WAIT
-from windlass.cli.deploy.model_options import command_of
+from windlass.cli.deploy.cloud import Cloud, down, listed
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
-from windlass.cli.output.text import notice, print_json
+from windlass.cli.output.text import notice
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.gcp.bucket import GcpBucket
 from windlass.deploy.cloud.gcp.machines import GcpMachines, gcp_tagged
@@ -34,6 +22,7 @@ from windlass.deploy.cloud.gcp.plan import CLOUD, gcp_iam_role, gcp_plan
 from windlass.deploy.cloud.gcp.preflight import gcp_problems
 from windlass.deploy.cloud.listing import Tagged
 from windlass.deploy.cloud.machines import Machines
+from windlass.deploy.cloud.plan import Plan
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
@@ -50,46 +39,42 @@ BucketOption = Annotated[
 ]
 
 
-def _up(ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = options_from(GcpOptions, given, "gcp up")
-    if options.dry_run:
-        _show_plan(options)
-        return
-    records = _records_of(options)
+class Gcp(Cloud[GcpOptions]):
+    name = CLOUD
+    bucket_option = "--tf-state-gcs-bucket-name"
+    model = GcpOptions
 
-    def machines() -> Machines:
+    def plan_of(self, options: GcpOptions) -> Plan:
+        return gcp_plan(options, declared(CLOUD))
+
+    def policy_of(self, options: GcpOptions) -> JsonObject:
+        return gcp_iam_role(options, declared(CLOUD))
+
+    def machines_of(self, options: GcpOptions) -> Machines:
         return GcpMachines(options.cluster_id, project=options.project_id, keypath=options.keypath)
 
-    where, bucket = f"project {options.project_id}", "--tf-state-gcs-bucket-name"
-    check_new(ctx, options, records, machines, where=where, bucket_option=bucket)
-    preflight(ctx, lambda: gcp_problems(options, is_new=is_new(options, records)))
-    plan = gcp_plan(with_password(options, records), declared(CLOUD))
-    secret = (
-        f"gcloud secrets versions access latest --secret det-{options.cluster_id} "
-        f"--project {options.project_id}"
-    )
-    wait = not ctx.meta.get(NO_WAIT)
-    up(plan, cluster_of(plan, records), secret, wait=wait, before=None)
+    def records_of(self, options: GcpOptions, bucket: str) -> SharedRecords | None:
+        name = options.tf_state_gcs_bucket_name or bucket
+        return _records(name, options.project_id, options.region, options.keypath)
+
+    def problems_of(self, options: GcpOptions, *, is_new: bool) -> list[str]:
+        return gcp_problems(options, is_new=is_new)
+
+    def place_of(self, options: GcpOptions) -> str:
+        return f"project {options.project_id}"
+
+    def secret_of(self, options: GcpOptions) -> str:
+        return (
+            f"gcloud secrets versions access latest --secret det-{options.cluster_id} "
+            f"--project {options.project_id}"
+        )
 
 
-def _plan(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    _show_plan(options_from(GcpOptions, given, "gcp plan"))
-
-
-def _show_plan(options: GcpOptions) -> None:
-    plan = gcp_plan(options, declared(CLOUD))
-    show_plan(plan, cluster_of(plan, _records_of(options)))
-
-
-def _iam_policy(_ctx: typer.Context, given: dict[str, Any]) -> None:
-    options = options_from(GcpOptions, given, "gcp iam-policy")
-    print_json(gcp_iam_role(options, declared(CLOUD)))
-
-
-def _records_of(options: GcpOptions) -> SharedRecords | None:
-    folder = folder_of(CLOUD, options.cluster_id, options.local_state_path)
-    bucket = options.tf_state_gcs_bucket_name or folder.bucket
-    return _records(bucket, options.project_id, options.region, options.keypath)
+Gcp().add_to(
+    app,
+    "Print the least that the master's account needs, as a custom role.",
+    ("cluster_id", "project_id"),
+)
 
 
 def _records(
@@ -100,22 +85,6 @@ def _records(
         return None
     made = GcpBucket(bucket, project=project or "", region=region, keypath=keypath)
     return SharedRecords(made, CLOUD)
-
-
-app.command("up")(
-    command_of(GcpOptions, _up, "Make a cluster, change it, or go on with one that is half made.")
-)
-app.command("plan")(
-    command_of(GcpOptions, _plan, "Show what up with the same options would do, and do nothing.")
-)
-app.command("iam-policy")(
-    command_of(
-        GcpOptions,
-        _iam_policy,
-        "Print the least that the master's account needs, as a custom role.",
-        only=("cluster_id", "project_id"),
-    )
-)
 
 
 @app.command("down")

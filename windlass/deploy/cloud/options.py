@@ -177,3 +177,8 @@ class CommonOptions(BaseModel):
     def ssh_cidr(self) -> str:
         """Who may log in by SSH; empty: nobody. What is open to everybody is open for the master only."""
         return "" if self.inbound_cidr == EVERYBODY else self.inbound_cidr
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether `up` shows what it would make, and makes nothing."""
+        return False

@@ -196,3 +196,7 @@ class GcpOptions(CommonOptions):
     @property
     def effective_zone(self) -> str:
         return self.zone or f"{self.region}-b"
+
+    @property
+    def only_shows(self) -> bool:
+        return self.dry_run

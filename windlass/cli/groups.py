@@ -120,7 +120,10 @@ class RootGroup(AliasedGroup):
         if cmd_name in self.operators:
             load = partial(_load_operator_command, cmd_name)
             return Unloaded(cmd_name, self.operators[cmd_name], load)
-        return super().get_command(ctx, cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is not None and not _is_wide():
+            _make_plain(found)
+        return found
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         if not _is_wide():

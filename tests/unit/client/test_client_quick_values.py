@@ -40,17 +40,20 @@ def test_lists_load_only_what_they_use(master: ScriptedMaster, words: tuple[str,
     assert "digits" in done.stdout or "experiment" in done.stdout
 
 
-@pytest.mark.parametrize("group", ["e", "cmd", "d", "fleet", "job", "slot", "trial", "user"])
+@pytest.mark.parametrize(
+    "group",
+    ["e", "cmd", "d", "fleet", "job", "slot", "trial", "user", "doctor", "version", "d local"],
+)
 @pytest.mark.parametrize("is_completion", [True, False])
 def test_help_and_completion_load_nothing_of_a_connection(group: str, is_completion: bool) -> None:
     completing = {
         "_DET_COMPLETE": "complete_bash",
         "COMP_WORDS": f"det {group} li",
-        "COMP_CWORD": "2",
+        "COMP_CWORD": str(len(group.split()) + 1),
     }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("{'pydantic'", "{'httpx2', 'pydantic'")]
-        + ([] if is_completion else [group, "--help"]),
+        + ([] if is_completion else [*group.split(), "--help"]),
         env=os.environ | (completing if is_completion else {}),
         capture_output=True,
         text=True,

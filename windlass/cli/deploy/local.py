@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -43,18 +43,12 @@ from windlass.cli.deploy.local_output import (
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import JsonOption, print_rows
 from windlass.cli.output.text import notice, print_json, say
-from windlass.deploy.local.cluster import (
-    MANY_AGENTS,
-    Agent,
-    LocalCluster,
-    Start,
-)
-from windlass.deploy.local.folder import folder_of
-from windlass.deploy.local.logs import lines_of
-from windlass.deploy.local.options import DEFAULT_PORT, Options
-from windlass.deploy.local.processes import supervisors_below
+from windlass.deploy.local import DEFAULT_PORT, MANY_AGENTS
 from windlass.deploy.local.published import check_version
-from windlass.deploy.local.services import MASTER, Condition
+
+if TYPE_CHECKING:
+    from windlass.deploy.local.cluster import LocalCluster
+    from windlass.deploy.local.options import Options
 
 app = command_group()
 
@@ -101,6 +95,8 @@ def master_up(
 def _start(
     given: Options, begin: BeginOptions, place: PlaceOptions, *, with_agents: bool = True
 ) -> None:
+    from windlass.deploy.local.cluster import LocalCluster, Start
+
     check_version(begin.det_version)
     warn({"--db-password": begin.db_password, "--enterprise-edition": begin.enterprise_edition})
     start = Start(
@@ -155,6 +151,8 @@ def agent_up(
     enterprise_edition: EnterpriseOption = False,
 ) -> None:
     """Start an agent, for the master of this cluster or one on another machine."""
+    from windlass.deploy.local.cluster import Agent, LocalCluster
+
     check_version(det_version)
     warn({"--image-repo-prefix": image_repo_prefix, "--enterprise-edition": enterprise_edition})
     cluster, _ = _cluster(cluster_name, data_dir)
@@ -220,6 +218,8 @@ def agent_down(
     data_dir: DataDirOption = None,
 ) -> None:
     """Stop an agent and its tasks: trials go on elsewhere, from their newest checkpoint."""
+    from windlass.deploy.local.services import MASTER
+
     cluster, _ = _cluster(cluster_name, data_dir)
     name = agent_name or socket.gethostname()
     ended = cluster.agents_down(None if all_ else {name})
@@ -246,6 +246,8 @@ def logs(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show what the master and the agents print, and follow it."""
+    from windlass.deploy.local.logs import lines_of
+
     cluster, _ = _cluster(cluster_name, data_dir)
     files = {path.stem: path for path in sorted((cluster.folder.path / "logs").glob("*.log"))}
     unknown = [name for name in names or () if name not in files]
@@ -263,6 +265,9 @@ def status(
     cluster_name: NameOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the processes of the cluster. The exit code is 0 if all are running."""
+    from windlass.deploy.local.processes import supervisors_below
+    from windlass.deploy.local.services import Condition
+
     cluster, _ = _cluster(cluster_name, data_dir)
     folder, services = cluster.folder, cluster.services.all()
     url, tasks = cluster.remembered.url, len(supervisors_below(folder.path))
@@ -281,6 +286,8 @@ def status(
 
 def _options(master: MasterOptions, place: PlaceOptions, **agents: Any) -> Options:
     """Of what was given. Paths are made absolute: services do not share our current folder."""
+    from windlass.deploy.local.options import Options
+
     given = {**asdict(master), "cluster_name": place.cluster_name, **agents}
     if given.get("master_config") is not None and given.get("storage_host_path") is not None:
         raise InvalidArgument(
@@ -299,6 +306,9 @@ def _existing(option: str, path: Path | None) -> Path | None:
 
 def _cluster(name: str | None, data_dir: Path | None) -> tuple[LocalCluster, str]:
     """The cluster, and the options by which the next command finds it."""
+    from windlass.deploy.local.cluster import LocalCluster
+    from windlass.deploy.local.folder import folder_of
+
     words = [] if name is None else ["--cluster-name", name]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     return LocalCluster(folder_of(name, data_dir)), "".join(f" {shlex.quote(w)}" for w in words)
@@ -327,6 +337,8 @@ def _master_of(cluster: LocalCluster, host: str | None, port: int | None) -> str
 
 
 def _agent_name(given: str | None, config: Path | None) -> str:
+    from windlass.deploy.local.services import MASTER
+
     if given is None and config is not None and config.is_file():
         import yaml
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from windlass.deploy.local.options import DEFAULT_PORT
+from windlass.deploy.local import DEFAULT_PORT
 
 NameOption = Annotated[
     str | None,

@@ -7,20 +7,23 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from windlass.cli.output.text import notice
-from windlass.deploy.local.certificate import certificate_of
-from windlass.deploy.local.cluster import LocalCluster, Say, Started
-from windlass.deploy.local.options import DEFAULT_PORT
+from windlass.deploy.local import DEFAULT_PORT
 from windlass.deploy.local.published import NO_EFFECT, warnings_for
-from windlass.deploy.local.services import Service
-from windlass.sdk.credentials import DEFAULT_USER
+
+if TYPE_CHECKING:
+    from windlass.deploy.local.cluster import LocalCluster, Say, Started
+    from windlass.deploy.local.services import Service
 
 
 def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
+    from windlass.deploy.local.certificate import certificate_of
+    from windlass.sdk.credentials import DEFAULT_USER
+
     options, url, file = started.options, started.options.url, cluster.folder.password_file
     certificate = certificate_of(options, cluster.folder)
     trusted = certificate.variables if certificate is not None else {}

@@ -30,7 +30,6 @@ from windlass.deploy.local.services import (
 )
 
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "windlass")
-MANY_AGENTS = 64
 
 Say = Callable[[str], None]
 

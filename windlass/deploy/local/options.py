@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from windlass.base.errors import Conflict
 from windlass.base.files import write_atomic
+from windlass.deploy.local import DEFAULT_PORT
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.records import ProcessRecord
 
-DEFAULT_PORT = 8080
 LOOPBACK = "127.0.0.1"
 
 

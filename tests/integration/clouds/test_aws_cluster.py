@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
 from provisioner.providers.aws.notices import SPOT_NOTICE_S
 from tests.fakes.ec2_machines import Ec2Machines
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
+from tests.interrupted import config_of, goes_on_elsewhere
 from tests.real_cluster import RealCluster, eventually
 
 MODEL = Path(__file__).parents[1] / "crash" / "model"
@@ -125,21 +125,20 @@ def test_an_interrupted_trial_goes_on_elsewhere_with_the_same_metrics(
     spot = {**POOL, "provider": {**PROVIDER, "zones": zones, "markets": ["spot"]}}
     folder = tmp_path / "cluster"
     with (
-        RealCluster(folder, {"resource_pools": [spot]}) as cluster,
+        RealCluster(folder, config_of(folder, spot)) as cluster,
         ec2_metadata() as metadata,
         Ec2Machines(
             server, folder / "machines", cluster.url, slots=2, metadata=metadata
         ) as machines,
     ):
         server.rule("TerminateInstances", code="UnauthorizedOperation", status=403, times=-1)
-        experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
         told: list[dict[str, Any]] = []
 
         def interrupt(first: str) -> None:
             metadata.interrupt(first, SPOT_NOTICE_S)
             told.append(eventually("its notice is shown", lambda: noticed(cluster)))
 
-        goes_on_elsewhere(cluster, experiment, machines.living, interrupt)
+        goes_on_elsewhere(cluster, machines.living, interrupt)
         first, second = (each["Placement"] for each in launches_in_order(server))
         assert first["AvailabilityZone"] != second["AvailabilityZone"]
         assert told[0]["leavesBecause"] == "spot interruption: terminate"

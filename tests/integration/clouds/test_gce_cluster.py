@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interrupted import INTERRUPTED, INTERRUPTED_MODEL, goes_on_elsewhere
 
 from master.wiring.gcp import ENDPOINT_VARIABLE
 from tests.fakes.gce import FakeGce, Which, fake_gce
 from tests.fakes.gce.machines import GceMachines
 from tests.fakes.gce.metadata import gce_metadata
+from tests.interrupted import config_of, goes_on_elsewhere
 from tests.real_cluster import RealCluster, eventually
 
 MODEL = Path(__file__).parents[1] / "crash" / "model"
@@ -53,7 +53,8 @@ def gce(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGce]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, gce: FakeGce) -> Iterator[RealCluster]:
-    with RealCluster(tmp_path / "cluster", {"resource_pools": [POOL]}) as one:
+    folder = tmp_path / "cluster"
+    with RealCluster(folder, config_of(folder, POOL)) as one:
         yield one
 
 
@@ -121,6 +122,5 @@ def test_a_master_killed_in_mid_trial_and_in_mid_end_leaves_no_machine(
 def test_a_preempted_trial_goes_on_elsewhere_with_the_same_metrics(
     cluster: RealCluster, machines: GceMachines
 ) -> None:
-    experiment = cluster.submit(INTERRUPTED, INTERRUPTED_MODEL)
     assert machines.metadata is not None
-    goes_on_elsewhere(cluster, experiment, machines.living, machines.metadata.preempt)
+    goes_on_elsewhere(cluster, machines.living, machines.metadata.preempt)

@@ -1,8 +1,12 @@
-"""A trial that is in its fifth epoch when its machine is taken back, and resumes exactly where it was."""
+"""A trial that is in its fifth epoch when its machine is taken back, and resumes exactly where it was.
+
+hyperparameters: `gate`: the file it waits for before it saves and leaves.
+"""
 
 import json
 import math
 import time
+from pathlib import Path
 
 from windlass import core
 
@@ -28,7 +32,8 @@ def main() -> None:
         while epoch < EPOCHS:
             if epoch + 1 == INTERRUPTED and latest is None:
                 print("in the fifth epoch", flush=True)
-                while not context.preempt.should_preempt():
+                gate = Path(context.info.trial.hparams["gate"])
+                while not (context.preempt.should_preempt() and gate.exists()):
                     time.sleep(0.05)
                 with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
                     (path / "state.json").write_text(json.dumps({"epoch": epoch, "value": value}))

@@ -35,9 +35,14 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run every test that is not marked slow
 	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
 
+.PHONY: test-all
+test-all: ## Run every test; of the slow ones, at most three that fail get a second attempt, alone
+	$(MAKE) test
+	$(MAKE) test-slow
+
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow
-	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
+	$(BIN)/python -P -m tests.second_attempt -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
 test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them

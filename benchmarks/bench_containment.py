@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime

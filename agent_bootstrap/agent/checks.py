@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.gpus.amd import amd_gpus
 from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
 from agent_bootstrap.agent.options import AgentOptions

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.daemon import Agent, Connect
-from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.log_lines import read_lines
 from agent_bootstrap.agent.machine import Remembered
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions

@@ -19,8 +19,8 @@ import stamina
 
 from agent_bootstrap.agent.alone import Alone, since_contact_s
 from agent_bootstrap.agent.announcement import announced, withdraw
-from agent_bootstrap.agent.container_dir import ContainerDirs
-from agent_bootstrap.agent.container_set import ContainerSet
+from agent_bootstrap.agent.containers.container_set import ContainerSet
+from agent_bootstrap.agent.containers.directory import ContainerDirs
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.interfaces import address_of

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.batch_node import job_variables, proxies_of, site_node
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name

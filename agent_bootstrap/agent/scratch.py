@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import SCRATCH, remove_tree
+from agent_bootstrap.agent.containers.directory import SCRATCH, remove_tree
 from windlass.base.processes import marked_processes
 
 OF_JOBS = ("$SLURM_TMPDIR", "$TMPDIR", "/tmp")  # noqa: S108  (of each task a private folder in it)

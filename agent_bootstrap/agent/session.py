@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from agent_bootstrap.agent.container_set import ContainerSet
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.container_set import ContainerSet
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine

@@ -10,7 +10,6 @@ import asyncio
 import os
 import socket
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 CHUNK_BYTES = 64 * 1024
@@ -105,14 +104,6 @@ async def connected(host: str, port: int) -> Stream:
         raise ConnectionError(f"{host}:{port} does not answer within {OPEN_LIMIT_S:g} s") from None
     except OSError as error:
         raise ConnectionError(f"{host}:{port}: {reason(error)}") from None
-
-
-async def connected_here(path: Path) -> Stream:
-    """By a socket file. Raises OSError with words."""
-    try:
-        return SocketStream(*await asyncio.open_unix_connection(path))
-    except OSError as error:
-        raise ConnectionError(f"{path}: {reason(error)}") from None
 
 
 def reason(error: OSError) -> str:

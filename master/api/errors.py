@@ -69,7 +69,6 @@ STATUS_OF_CODE: Mapping[str, Status] = {
     "store_unavailable": UNAVAILABLE,
     "lease_lost": UNAVAILABLE,
     "lease_held": UNAVAILABLE,
-    "agent_lost": UNAVAILABLE,
     "stopping": UNAVAILABLE,
     "unimplemented": UNIMPLEMENTED,
     "storage": Status(502, 14, "Unavailable"),

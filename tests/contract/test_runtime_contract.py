@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.environment import Node
-from agent_bootstrap.agent.log_lines import read_lines
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.agent.runtimes.engine import images

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 

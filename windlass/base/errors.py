@@ -20,7 +20,6 @@ WindlassError
 │   ├── StorageMissing       no such bucket, container or directory
 │   ├── StorageUnreachable   no answer, or none but "later"
 │   └── StorageFull          no space, or a quota that is used up
-├── AgentLost                an agent went away with its work
 ├── UnreadableDocument       the store holds what this release cannot read
 ├── DataDamaged              a file of the data folder is not what was written
 ├── StoreUnavailable         the store cannot commit (full disk, lost database); nothing was changed
@@ -179,12 +178,6 @@ class StorageFull(StorageError):
     """No space, or a quota that is used up."""
 
     code = "storage_full"
-
-
-class AgentLost(WindlassError):
-    """An agent went away with its work."""
-
-    code = "agent_lost"
 
 
 class StoreUnavailable(WindlassError):

@@ -14,7 +14,6 @@ import typer
 from windlass.install.hosts import Host
 from windlass.install.steps import Outcome, Result, Step, Tell
 
-MAX_PARALLEL = 100
 MAX_LIVE = 40
 """Machines for which a terminal shows a line each; more are told as they end."""
 

@@ -19,7 +19,6 @@ ROCM_SMI = (
 )
 QUERY_LIMIT_S = 30.0
 """The tools take seconds on a node with eight GPUs."""
-SHARED_NODE = "/dev/kfd"
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 Ask = Callable[[Sequence[str]], str | None]

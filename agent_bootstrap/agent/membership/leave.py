@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_bootstrap.agent.announcement import FILE as ANNOUNCEMENT
 from agent_bootstrap.agent.announcement import LOCK, announce, is_running
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerDirs
 from agent_bootstrap.agent.credential import CREDENTIAL_FILE, load_or_create
 from agent_bootstrap.agent.machine import REMEMBERED
 from agent_bootstrap.agent.membership.master_calls import MasterCalls, MasterRefused

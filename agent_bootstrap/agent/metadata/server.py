@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
 
 import h11
 
 from agent_bootstrap.agent.metadata.broker import refusal
-from agent_bootstrap.agent.metadata.callers import TABLE, held_by_owner_of
 from agent_bootstrap.agent.metadata.http1 import Reply
 
 MAX_CONNECTIONS = 512
@@ -23,10 +25,22 @@ REQUEST_S = 10.0
 ANSWER_S = 30.0
 MAX_HEAD = 16 * 1024
 
+
 log = logging.getLogger(__name__)
 
 Answer = Callable[[str, str, Mapping[str, str]], Awaitable[Reply]]
 """Of method, target, and headers with names in lower case."""
+TABLE = Path("/proc/net/tcp")
+CLOSED = "06"
+"""TIME_WAIT: nobody's any more."""
+
+Address = tuple[str, int]
+
+
+class Connection(NamedTuple):
+    local: str
+    remote: str
+    uid: int
 
 
 class LocalServer:
@@ -109,3 +123,31 @@ async def _send(protocol: h11.Connection, writer: asyncio.StreamWriter, reply: R
     writer.write(protocol.send(head) or b"")
     writer.write(protocol.send(h11.Data(data=reply.body)) or b"")
     await writer.drain()
+
+
+def connections(table: str) -> Iterator[Connection]:
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if fields[3] != CLOSED:
+            yield Connection(fields[1], fields[2], int(fields[7]))
+
+
+def held_by_owner_of(peer: Address, ours: Address, table: str) -> int:
+    """How many connections to `ours` its user has; one from a network of its own (a container's): its address."""
+    here, there = _hex(ours), _hex(peer)
+    found = list(connections(table))
+    users = {each.local: each.uid for each in found if each.remote == here}
+    if there in users:
+        return sum(uid == users[there] for uid in users.values())
+    host = there.partition(":")[0]
+    return sum(
+        each.local == here and each.remote not in users and each.remote.startswith(f"{host}:")
+        for each in found
+    )
+
+
+def _hex(address: Address) -> str:
+    """As in the table: the address as a number of this machine's byte order."""
+    host, port = address
+    number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
+    return f"{number:08X}:{port:04X}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.agent.environment import RUN_DIR
+from agent_bootstrap.agent.containers.environment import RUN_DIR
 from agent_bootstrap.agent.identity import own_identity, task_identity
 from agent_bootstrap.agent.metadata.broker import AWS_PATH, Broker, TaskTokens
 from agent_bootstrap.agent.metadata.closing import (

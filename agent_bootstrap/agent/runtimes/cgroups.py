@@ -1,15 +1,16 @@
-"""Limits of tasks by cgroup v2, where the agent may make groups: as root, or by systemd's `Delegate=yes`."""
+"""Limits of tasks: by cgroup v2 where the agent may make groups (as root, or by systemd's `Delegate=yes`), and of
+resources."""
 
 from __future__ import annotations
 
 import os
+import resource
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.runtimes.limits import MAX_PIDS, task_limits, without_effect
+from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
 from agent_bootstrap.container_options import Limits
 from agent_bootstrap.supervisor import cgroup
@@ -21,6 +22,9 @@ ROOTS_NAME = "windlass"
 LEAF = "agent"
 """Where a delegated agent puts itself, as `DelegateSubgroup=agent` does: a group with groups in it has no processes."""
 PERIOD_US = 100_000
+MAX_PIDS = 32768
+"""Of one user in one user namespace, which with bubblewrap is one task: far above any training run, and a fork bomb
+ends there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +122,25 @@ def _enabled(group: Path) -> set[str]:
     wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
     (group / "cgroup.subtree_control").write_text(wanted)
     return {word.lstrip("+") for word in (group / "cgroup.subtree_control").read_text().split()}
+
+
+def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
+    """Resource limits by name. No core files: the machine's handler for them runs outside, as root.
+
+    `own_user`: the task is alone in its user namespace. Elsewhere NPROC counts what others run as the same user, and a
+    small number would stop them. Memory has none here: see `supervisor.memory_watch`.
+    """
+    wanted = limits.pids if own_user else None
+    return {"CORE": 0, "NPROC": min(wanted or MAX_PIDS, _most_processes())}
+
+
+def without_effect(limits: Limits, *, own_user: bool) -> list[str]:
+    """Those that need a cgroup."""
+    values: dict[str, float | None] = {"cpus": limits.cpus}
+    values |= {} if own_user else {"pids": limits.pids}
+    return [name for name, value in values.items() if value is not None]
+
+
+def _most_processes() -> int:
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    return MAX_PIDS if hard == resource.RLIM_INFINITY else hard

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import agent_bootstrap
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import (
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import (
     RUN_DIR,
     TMP_DIR,
     TOOLS_DIR,
@@ -31,8 +31,8 @@ from agent_bootstrap.agent.environment import (
     device_variables,
     image_environment,
 )
+from agent_bootstrap.agent.containers.mounts import check_targets, identities, user_error
 from agent_bootstrap.agent.identity import own_identity
-from agent_bootstrap.agent.mounts import check_targets, identities, user_error
 from agent_bootstrap.agent.runtimes.accounts import (
     GROUP,
     PASSWD,

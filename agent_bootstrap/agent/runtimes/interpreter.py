@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import windlass.base
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Interpreter, search_path
-from agent_bootstrap.agent.mounts import normal, run_as, user_error
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Interpreter, search_path
+from agent_bootstrap.agent.containers.mounts import normal, run_as, user_error
 from agent_bootstrap.agent.runtimes.mount_list import is_in
 from agent_bootstrap.agent.runtimes.task_root import is_shared, is_system, topmost
 from agent_bootstrap.container_options import OsUser

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.bind_rules import HostPaths

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
-from agent_bootstrap.agent.log_lines import read_lines
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.runtimes.base import OnPull, ignored
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.setup import Setup, Start, killed_early

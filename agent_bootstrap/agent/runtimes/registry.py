@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.supervisor.output import cut
 
 Level = Literal["INFO", "WARNING", "ERROR"]

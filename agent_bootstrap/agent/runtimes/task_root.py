@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import agent_bootstrap
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import RUN_DIR, TMP_DIR
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import RUN_DIR, TMP_DIR
 from agent_bootstrap.agent.runtimes.accounts import supplementary_groups
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.mount_list import Mount, is_in

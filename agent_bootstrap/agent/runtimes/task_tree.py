@@ -9,37 +9,40 @@ import json
 import os
 import posixpath
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import (
+from agent_bootstrap.agent.containers.checkpoint_folder import prepare_checkpoints
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import (
     CERTIFICATES,
     SHARED_FS,
     Layout,
     Node,
     task_environment,
 )
-from agent_bootstrap.agent.identity import named_after, own_identity, shown, task_identity
-from agent_bootstrap.agent.mounts import (
+from agent_bootstrap.agent.containers.mounts import (
     check_targets,
     checked_mounts,
     identities,
     run_as,
     user_error,
 )
-from agent_bootstrap.agent.runtimes.accounts import write_accounts
+from agent_bootstrap.agent.identity import named_after, own_identity, shown, task_identity
+from agent_bootstrap.agent.runtimes.accounts import supplementary_groups, write_accounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.bubblewrap import STAGE, command
 from agent_bootstrap.agent.runtimes.cgroups import Cgroups, limited
-from agent_bootstrap.agent.runtimes.devices import task_devices, task_gpus
+from agent_bootstrap.agent.runtimes.devices import device_groups, task_devices, task_gpus
 from agent_bootstrap.agent.runtimes.gpu_tools import write_gpu_tools
 from agent_bootstrap.agent.runtimes.interpreter import choose_python
 from agent_bootstrap.agent.runtimes.isolation import Isolation
-from agent_bootstrap.agent.runtimes.jail import jail
+from agent_bootstrap.agent.runtimes.mount_list import Mount, for_spec, staged_sources
+from agent_bootstrap.agent.runtimes.seccomp_filter import compile_filter
 from agent_bootstrap.agent.runtimes.task_root import Wishes, task_mounts
 from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
@@ -133,7 +136,7 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
             shm_bytes=spec.options.shm_bytes or 0,
             who=who,
         )
-        document |= jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
+        document |= _jail(place, isolation, task_mounts(place, wishes), who=who, agent=agent)
         if who.uid != agent.uid:
             give_to(who, *map(place.path.joinpath, _GIVEN))
     write_atomic(place.spec, json.dumps(document).encode())
@@ -297,3 +300,31 @@ def _argv(spec: ContainerSpec, layout: Layout, *, alone: bool) -> list[str]:
     if first != "{python}":
         return [first, *rest]
     return [sys.executable, *(["-E"] if alone else []), *rest]
+
+
+def _jail(
+    place: ContainerDir,
+    isolation: Isolation,
+    mounts: Sequence[Mount],
+    *,
+    who: OsUser,
+    agent: OsUser,
+) -> dict[str, Any]:
+    """What the specification says to supervisor and task_init.py of the jail around a task. Raises OSError."""
+    is_root = agent.uid == 0
+    devices = [mount.target for mount in mounts if mount.kind == "device"]
+    groups = sorted({*supplementary_groups(who), *device_groups(devices)})
+    user = {"uid": who.uid, "gid": who.gid, "groups": groups}
+    document: dict[str, Any] = {"seccomp": _seccomp(), "user": user if is_root else None}
+    if isolation.kind is IsolationKind.BUBBLEWRAP:
+        words = command(isolation.program, mounts, staged=is_root)
+        staged = staged_sources(mounts) if is_root else []
+        return document | {"bubblewrap": words, "stage": STAGE, "staged": staged}
+    (place.path / "root").mkdir(mode=0o755)
+    own = {"user_namespace": not is_root, "ids": [who.uid, who.gid], "mounts": for_spec(mounts)}
+    return document | own
+
+
+@cache
+def _seccomp() -> str:
+    return base64.b64encode(compile_filter()).decode()

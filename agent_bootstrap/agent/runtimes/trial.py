@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir, remove_tree
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, remove_tree
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
 from agent_bootstrap.agent.runtimes.setup import ImageSetup

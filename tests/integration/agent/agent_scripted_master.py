@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent_bootstrap.container_options import ContainerOptions
-from agent_bootstrap.memory_channel import channel_pair
 from agent_bootstrap.protocol import (
     Bind,
     Channel,
@@ -29,6 +28,7 @@ from agent_bootstrap.protocol import (
     StartContainer,
     Welcome,
 )
+from tests.fakes.memory_channel import memory_channel
 
 
 def spec(
@@ -78,7 +78,7 @@ class ScriptedMaster:
     async def connect(self, credential: str = "") -> Channel:
         """What the agent dials."""
         self.credentials.append(credential)
-        ours, theirs = channel_pair()
+        theirs, ours = memory_channel()
         task = asyncio.create_task(self._serve(ours))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.mounts import checked_mounts
+from agent_bootstrap.agent.containers.mounts import checked_mounts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import ContainerOptions, OsUser

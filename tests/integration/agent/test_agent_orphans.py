@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime, ProcessSetup
 from agent_bootstrap.agent.runtimes.task_tree import Ground

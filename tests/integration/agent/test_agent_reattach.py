@@ -13,7 +13,7 @@ from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
 from agent_bootstrap.agent import machine, session
-from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
 from agent_bootstrap.protocol import (
     ContainerState,
     ExitFailure,

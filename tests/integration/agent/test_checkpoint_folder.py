@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.checkpoint_folder import prepare_checkpoints
+from agent_bootstrap.agent.containers.checkpoint_folder import prepare_checkpoints
 from agent_bootstrap.agent.identity import UNPRIVILEGED, own_identity
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.bind_rules import HostPaths

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from agent_bootstrap.agent import cli
 from agent_bootstrap.agent.checks import checks
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_bootstrap.agent.cli import app
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions

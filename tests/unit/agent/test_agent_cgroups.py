@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.runtimes.cgroups import MOUNT, Cgroups, find_cgroups, limited
-from agent_bootstrap.agent.runtimes.limits import MAX_PIDS, task_limits
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.runtimes.cgroups import (
+    MAX_PIDS,
+    MOUNT,
+    Cgroups,
+    find_cgroups,
+    limited,
+    task_limits,
+)
 from agent_bootstrap.container_options import Limits
 from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.supervisor import Supervisor

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.collect import EndedRuntime, drop_doubtful, exit_of, is_told
-from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.daemon import Agent, AgentEnd
 from agent_bootstrap.agent.machine import Remembered
 from agent_bootstrap.agent.options import AgentOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.agent.gpus.nvidia import load_driver, nvidia_gpus
 from agent_bootstrap.agent.runtimes.devices import device_groups, device_plan, task_gpus

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Layout, Node, task_environment
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Layout, Node, task_environment
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import Bind, ContainerSpec, Slot, SlotKind
 

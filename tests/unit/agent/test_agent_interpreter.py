@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Interpreter, Layout, Node, task_environment
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Interpreter, Layout, Node, task_environment
 from agent_bootstrap.agent.identity import own_identity
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes import task_root

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_bootstrap.agent.log_lines import parse_record, read_lines
+from agent_bootstrap.agent.containers.log_lines import parse_record, read_lines
 from agent_bootstrap.bounds import MAX_BATCH_LINES
 from agent_bootstrap.supervisor.output import MAX_LINE_BYTES, LineSplitter
 

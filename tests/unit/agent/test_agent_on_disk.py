@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import Isolation

@@ -14,10 +14,10 @@ from agent_bootstrap.agent.daemon import Agent
 from agent_bootstrap.agent.gpus.gpu import Found, Gpu
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.slots import Hardware, find_hardware
-from agent_bootstrap.memory_channel import channel_pair
 from agent_bootstrap.protocol import Channel, Hello, SlotKind
 from tests.fakes.fake_nvml import eight_gpus
 from tests.fakes.fake_runtime import FakeRuntime
+from tests.fakes.memory_channel import memory_channel
 
 AMD = Gpu(slot=0, kind=SlotKind.ROCM, index=0, uuid="GPU-00000000000000aa", name="MI300X")
 SLURM = {"SLURM_JOB_ID": "7"}
@@ -162,7 +162,7 @@ async def test_an_agent_sees_by_what_it_finds_which_numbers_are_in_use(
         '{"container_id": "c", "allocation_id": "c.1", "task_id": "c", "slot_ids": [0], '
         f'"slots_by_index": {by_index}, "boot_id": "b"}}'
     )
-    ours, theirs = channel_pair()
+    theirs, ours = memory_channel()
 
     async def connect(_: str) -> Channel:
         return theirs

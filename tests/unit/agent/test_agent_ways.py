@@ -14,8 +14,8 @@ from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.ways import MasterWays, through_gate, ways_of
 from agent_bootstrap.channels.gate import Gate, owner_of
 from agent_bootstrap.channels.streams import Stream, connected
-from agent_bootstrap.memory_channel import channel_pair
 from agent_bootstrap.protocol import Channel, ChannelClosed
+from tests.fakes.memory_channel import memory_channel
 from tests.fakes.ways_world import Port
 from windlass.base.errors import InvalidConfig, PermissionDenied
 
@@ -57,7 +57,7 @@ class World:
             raise self.says
         if options.url == self.options.url and self.ways["direct"].why:
             raise ChannelClosed(self.ways["direct"].why)
-        return channel_pair()[0]
+        return memory_channel()[0]
 
 
 def made(tmp_path: Path, **settings: object) -> AgentOptions:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDirs
+from agent_bootstrap.agent.containers.directory import ContainerDirs
 from agent_bootstrap.agent.runtimes.commands import cache_lock
 from agent_bootstrap.agent.runtimes.commands.cache_lock import STALE_S, try_lock
 

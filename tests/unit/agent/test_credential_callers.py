@@ -8,9 +8,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from agent_bootstrap.agent.metadata.callers import held_by_owner_of
 from agent_bootstrap.agent.metadata.http1 import Reply
-from agent_bootstrap.agent.metadata.server import LocalServer
+from agent_bootstrap.agent.metadata.server import LocalServer, held_by_owner_of
 
 TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:03FF 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.connection import (
     Engine,

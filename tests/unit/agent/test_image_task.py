@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.image_task import ENTRY, ImageTask, prepare_image_task
 from agent_bootstrap.bind_rules import HostPaths

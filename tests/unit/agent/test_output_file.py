@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_bootstrap.agent.log_lines import read_lines
+from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.supervisor import output_file
 from agent_bootstrap.supervisor.output_file import OutputFile
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import (
+from agent_bootstrap.agent.containers.directory import (
     ContainerDir,
     ContainerDirs,
     ContainerRecord,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.mount_list import Mount, is_in, staged_sources
 from agent_bootstrap.agent.runtimes.task_root import (

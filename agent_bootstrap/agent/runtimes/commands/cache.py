@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import remove_tree
+from agent_bootstrap.agent.containers.directory import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache_lock import CacheLock, try_lock
 from agent_bootstrap.protocol import Login
 from windlass.base.image_reference import ImageReference

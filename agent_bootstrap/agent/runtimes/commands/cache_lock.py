@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import NO_LOCKS
+from agent_bootstrap.agent.containers.directory import NO_LOCKS
 
 FRESHEN_S = 20.0
 STALE_S = 180.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_bootstrap.agent.mounts import user_error
+from agent_bootstrap.agent.containers.mounts import user_error
 from agent_bootstrap.agent.runtimes.commands.tool import Command, Gpus, require_plain, version_of
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR

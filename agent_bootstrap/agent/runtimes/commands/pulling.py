@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from agent_bootstrap.agent.container_dir import remove_tree
+from agent_bootstrap.agent.containers.directory import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache, size_of
 from agent_bootstrap.agent.runtimes.commands.cache_lock import FRESHEN_S, CacheLock
 from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool, environment
-from agent_bootstrap.agent.runtimes.pull_refusals import pull_refused
+from agent_bootstrap.agent.runtimes.pulls import pull_refused
 from agent_bootstrap.agent.runtimes.setup import Start, killed_early, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import Login

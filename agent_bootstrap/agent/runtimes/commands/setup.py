@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.containers.mounts import run_as, user_error
 from agent_bootstrap.agent.identity import own_identity, shown, task_identity
-from agent_bootstrap.agent.mounts import run_as, user_error
 from agent_bootstrap.agent.runtimes.accounts import GROUP, PASSWD, write_accounts
 from agent_bootstrap.agent.runtimes.bubblewrap import STAGE
 from agent_bootstrap.agent.runtimes.cgroups import Cgroups, limited
@@ -32,7 +32,7 @@ from agent_bootstrap.agent.runtimes.image_task import (
     start_folder,
 )
 from agent_bootstrap.agent.runtimes.mount_list import is_in
-from agent_bootstrap.agent.runtimes.registry_login import login_for
+from agent_bootstrap.agent.runtimes.pulls import login_for
 from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_bootstrap.agent.mounts import user_error
+from agent_bootstrap.agent.containers.mounts import user_error
 from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_pause, is_shared
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.protocol import Login

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.cgroups import MAX_PIDS
 from agent_bootstrap.agent.runtimes.devices import device_groups, task_devices, task_gpus
 from agent_bootstrap.agent.runtimes.engine.connection import Engine
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
-from agent_bootstrap.agent.runtimes.limits import MAX_PIDS
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.container_options import Device
 from agent_bootstrap.privilege_rules import plain

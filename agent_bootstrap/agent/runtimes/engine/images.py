@@ -20,13 +20,13 @@ from agent_bootstrap.agent.runtimes.engine.connection import Engine
 from agent_bootstrap.agent.runtimes.engine.image_names import image_name, registry_of
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
-from agent_bootstrap.agent.runtimes.pull_refusals import (
+from agent_bootstrap.agent.runtimes.pulls import (
     FULL_DISK,
     LASTING,
+    login_for,
     pull_refused,
     says,
 )
-from agent_bootstrap.agent.runtimes.registry_login import login_for
 from agent_bootstrap.agent.runtimes.setup import killed_early
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import ExitFailure, Login

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
-from agent_bootstrap.agent.container_dir import ContainerDir
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir
+from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.mounts import user_error
 from agent_bootstrap.agent.identity import own_identity, task_identity
-from agent_bootstrap.agent.mounts import user_error
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.connection import Engine, identity_inside
 from agent_bootstrap.agent.runtimes.engine.creation import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.batch_node import inherited
-from agent_bootstrap.agent.container_dir import ContainerDir
+from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind
 from windlass.base.tls.trust import NO_VERIFY

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from agent_bootstrap.agent.containers.mounts import run_as, user_error
 from agent_bootstrap.agent.identity import shown
-from agent_bootstrap.agent.mounts import run_as, user_error
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.container_options import SHARED_MODE, CheckpointFolder, OsUser
 

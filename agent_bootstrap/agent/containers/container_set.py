@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent_bootstrap.agent.container_dir import ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.containers import Container, Life
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.container import Container, Life
+from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.log_shipper import LogShipper
 from agent_bootstrap.agent.link import Link
-from agent_bootstrap.agent.log_shipper import LogShipper
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.protocol import (

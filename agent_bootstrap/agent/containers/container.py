@@ -15,10 +15,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from agent_bootstrap.agent.container_dir import ContainerDir, ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.environment import Node
+from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerDirs, ContainerRecord
+from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.log_shipper import LogShipper
 from agent_bootstrap.agent.gpus.selection import batch_job
-from agent_bootstrap.agent.log_shipper import LogShipper
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.protocol import (
     ContainerReport,

@@ -1,11 +1,13 @@
-"""Why an image cannot be had, in one sentence: ours first, then what the program said. Pure."""
+"""Pulling images: with which login, and why one cannot be had (ours first, then what the program said)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
-from agent_bootstrap.protocol import ExitFailure
+from agent_bootstrap.agent.runtimes.engine.image_names import same_registry
+from agent_bootstrap.agent.runtimes.task_lines import Say
+from agent_bootstrap.protocol import ExitFailure, Login
 
 FULL_DISK = ("no space left", "disk quota exceeded")
 REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
@@ -35,3 +37,11 @@ def pull_refused(reference: str, problem: str, *, with_login: bool) -> StartRefu
 
 def says(problem: str, words: Sequence[str]) -> bool:
     return any(word in problem.lower() for word in words)
+
+
+def login_for(registry: str, login: Login | None, say: Say) -> Login | None:
+    """The task's own, if it is for that registry; else its log says that it is not used."""
+    if login is None or not login.server or same_registry(login.server, registry):
+        return login
+    say(f"registry_auth is for {login.server}, but the image is at {registry}: not used", "WARNING")
+    return None

@@ -258,9 +258,7 @@ class PoolAvailability:
     facts: Mapping[str, MachineFacts] = field(default_factory=dict)
     """instance id -> what it is."""
     leases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """request id -> the agents of its batch job. Of pools that dispatch only."""
-    starts_at: Mapping[str, float] = field(default_factory=dict)
-    """request id -> when it will probably start, as a batch system says."""
+    """request id -> the agents that were made for it."""
 
     def for_scheduler(self, *, age_s: float, joined: Container[str]) -> tuple[Launchable, ...]:
         """What will or could come, as it is `age_s` later, without instances whose agents have joined since."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from master.core.scheduler.types import SchedulerSettings
+from rm_backends.base import LossKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +18,8 @@ class PoolOptions:
     agent_reconnect_wait_s: float = 25.0
     """How long an agent may be away before what it ran counts as lost."""
     dynamic: bool = False
-    dispatch: bool = False
-    """Of dynamic pools: each request gets agents of its own, from a batch job made for it."""
+    ends_as: LossKind = LossKind.MACHINE
+    """What it means for work that the time of its agents is over."""
     kind: str = "static"
     """What screens call it: `static`, or the type of its provider."""
     description: str = ""

@@ -34,7 +34,7 @@ from rm_backends.agents.nodes import made_to_leave, node_of
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.agents.shapes import by_agents, fits_open_agents, largest_shape, open_shape
-from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
+from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, LossKind, ReleaseAsked
 from rm_backends.limits import PoolShape
 from rm_backends.outbox import Outbox
 from rm_backends.views import Foreseen
@@ -177,11 +177,11 @@ class Pool:
                     continue
                 early = agent.ends_early
                 if must_leave(running, agent.ends_at, now, early=early):
-                    at_limit = self.options.dispatch and not early
+                    at_limit = self.options.ends_as is LossKind.TIME_LIMIT and not early
                     self.assignments.ask(entry, reason, end, at_limit=at_limit)
                 if wants_successor(running, agent.ends_at, now, early=early):
                     leavers.add(entry.id)
-        if self.options.dynamic and not self.options.dispatch and leavers != self._leavers:
+        if self.options.dynamic and leavers != self._leavers:
             self._leavers = leavers
             self.touch()
 
@@ -222,9 +222,6 @@ class Pool:
         """When a request that waits here will probably start; None if nobody can know."""
         if allocation_id not in self.waiting:
             return None
-        if self.options.dispatch:
-            told = self._availability.starts_at.get(allocation_id) if self._availability else None
-            return None if told is None else datetime.fromtimestamp(told, tz=UTC)
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
@@ -436,8 +433,7 @@ class Pool:
             for id_ in self._leavers
             if (entry := entries.get(id_)) is not None
         }
-        if not self.options.dispatch:
-            soon |= {x.id: self._gang(x) for x in made_to_leave(self.agents.values(), entries)}
+        soon |= {x.id: self._gang(x) for x in made_to_leave(self.agents.values(), entries)}
         nodes = tuple(
             node_of(self.name, agent, entries)
             for agent in self.agents.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
@@ -15,7 +15,6 @@ from agent_bootstrap.protocol import (
     LogBatch,
     LoginRequest,
     Refused,
-    Shutdown,
     Welcome,
 )
 from rm_backends.agents.admission import Neighbours, place_refusal
@@ -31,7 +30,6 @@ from rm_backends.agents.joining import (
     spent_by,
 )
 from rm_backends.agents.pool import Pool
-from rm_backends.base import LossKind
 from rm_backends.ports import (
     AgentRecord,
     AgentStore,
@@ -273,49 +271,13 @@ class Registry:
             if found is not None:
                 self._drop(*found, reason)
 
-    def is_connected(self, agent_id: str) -> bool:
-        found = self.find(agent_id)
-        return found is not None and found[1].presence is Presence.CONNECTED
-
-    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
-        """Of those that are connected: the name of the node -> how many slots it offers."""
-        found = [one[1] for id_ in agent_ids if (one := self.find(id_)) is not None]
-        return {
-            agent.site_node or agent.id: agent.slot_count
-            for agent in found
-            if agent.presence is Presence.CONNECTED
-        }
-
-    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
-        """Tell these agents to end what they run, and themselves. False, and nobody is told: some are not there."""
-        links = [found[1].link for id_ in agent_ids if (found := self.find(id_)) is not None]
-        if len(links) < len(agent_ids) or any(link is None for link in links):
-            return False
-        for link in links:
-            if link is not None:
-                link.send(Shutdown(epoch=self._welcome.epoch, reason=reason))
-        return True
-
-    def occupied(self, agent_ids: Collection[str]) -> bool:
-        """Some of these agents hold something."""
-        found = (self.find(id_) for id_ in agent_ids)
-        return any(one is not None and bool(one[1].holds) for one in found)
-
-    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
-        """What runs on these agents is lost. True: nothing is held there now."""
-        found = [one for id_ in agent_ids if (one := self.find(id_)) is not None]
-        for pool, agent in found:
-            pool.assignments.lose(agent, reason, kind)
-        return not self.occupied(agent_ids)
-
     def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
         if agent.link is not None:
             agent.link.close(reason)
             agent.link = None
             agent.move(Presence.RECONNECTING, self._clock.monotonic())
             self._note(agent)
-        why = reason if pool.options.dispatch else f"agent {agent.id} is gone: {reason}"
-        pool.assignments.lose(agent, why)
+        pool.assignments.lose(agent, f"agent {agent.id} is gone: {reason}")
         del pool.agents[agent.id]
         pool.touch()
 

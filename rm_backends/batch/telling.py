@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason, ReasonKind
-from provisioner.batch.base import JobPhase, Queue
+from provisioner.batch.base import Queue
 from provisioner.batch.job_files import Shape
 from provisioner.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
@@ -51,11 +51,6 @@ class Telling:
                 for agent in lease.agents
             },
             leases={one.allocation_id: one.agents for one in self.leases if one.is_live},
-            starts_at={
-                one.allocation_id: one.starts_at
-                for one in self.leases
-                if one.starts_at is not None and one.phase is JobPhase.QUEUED
-            },
         )
 
     def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:

@@ -107,8 +107,7 @@ def test_a_job_that_left_the_queue_of_pbs_without_a_trace_was_deleted_there(
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True
         batch.options = replace(batch.options, system="pbs")
-        await batch.stop()
-        await batch.start()
+        await batch.restart()
         await batch.world.backend.request(allocation(1, slots=4))
         await batch.world.settle(5)
         (job,) = batch.site.jobs.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
+from master.core.deadlines import Cause
 from master.core.machines import NO_FACTS as NO_FACTS
 from master.core.machines import NO_REQUIREMENTS as NO_REQUIREMENTS
 from master.core.machines import MachineFacts as MachineFacts
@@ -255,6 +256,8 @@ class PoolAvailability:
     """request id -> reason, for gangs that the planner knows."""
     ends_at: Mapping[str, float] = field(default_factory=dict)
     """instance id -> when it will end, where its offer says so."""
+    end_cause: Cause = Cause.LIFETIME
+    """Why they end then."""
     facts: Mapping[str, MachineFacts] = field(default_factory=dict)
     """instance id -> what it is."""
     leases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -16,7 +16,6 @@ from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import MARGIN_S, STAGGER, WALLTIME_S
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
-from rm_backends.base import LossKind
 
 
 def pool_options(pool: ResolvedPool) -> PoolOptions:
@@ -26,7 +25,6 @@ def pool_options(pool: ResolvedPool) -> PoolOptions:
         max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
         agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
         dynamic=pool.is_elastic or pool.batch is not None,
-        ends_as=LossKind.MACHINE if pool.batch is None else LossKind.TIME_LIMIT,
         kind=_kind(pool),
         description=pool.description,
         require_isolation=pool.require_isolation,
@@ -55,7 +53,7 @@ def _closed(home: PoolOptions, name: str) -> PoolOptions:
         f"resource pool '{name}' only finishes what runs there, as pool '{home.name}' is not of mode auto any more: "
         f"use '{home.name}'"
     )
-    return replace(home, name=name, dynamic=True, ends_as=LossKind.MACHINE, closed=why)
+    return replace(home, name=name, dynamic=True, closed=why)
 
 
 def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:

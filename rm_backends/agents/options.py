@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from master.core.scheduler.types import SchedulerSettings
-from rm_backends.base import LossKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +17,6 @@ class PoolOptions:
     agent_reconnect_wait_s: float = 25.0
     """How long an agent may be away before what it ran counts as lost."""
     dynamic: bool = False
-    ends_as: LossKind = LossKind.MACHINE
-    """What it means for work that the time of its agents is over."""
     kind: str = "static"
     """What screens call it: `static`, or the type of its provider."""
     description: str = ""

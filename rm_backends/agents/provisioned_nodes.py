@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
-from agent_bootstrap.protocol import Leaving
+from master.core.deadlines import Deadline
 from master.core.scheduler.types import Running
 from provisioner.types import PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agent_pools import AgentPools
@@ -52,10 +51,8 @@ class ProvisionedNodes:
     def running(self, pool: str) -> Sequence[Running]:
         return self._pools.get(pool).running()
 
-    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
-        at = datetime.fromtimestamp(by, UTC)
-        leaving = Leaving(at=at, reason=why, taken_back=taken_back)
-        self._registry.departures.leave(agent_id, leaving)
+    def leave(self, agent_id: str, deadline: Deadline) -> None:
+        self._registry.departures.leave(agent_id, deadline)
 
     async def instance_gone(self, agent_id: str, reason: str) -> None:
         await self._registry.remove(agent_id, reason)

@@ -17,9 +17,10 @@ from agent_bootstrap.protocol import (
     Refused,
     Welcome,
 )
+from master.core.deadlines import Cause
 from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
-from rm_backends.agents.departures import Departures
+from rm_backends.agents.departures import Departures, said_by_agent
 from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
 from rm_backends.agents.joining import (
     Proof,
@@ -393,7 +394,8 @@ class Registry:
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:
             log.warning("agent %s: %s", agent.id, agent.shares_user)
-        agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
+        made_for_it = self._is_of_job(agent.id)
+        agent.says_end(hello.ends_at, Cause.JOB_LIMIT if made_for_it else Cause.LIFETIME)
         pool.note_end(agent)
         if not hello.takes_work:
             self.departures.drain(agent.id)
@@ -415,10 +417,12 @@ class Registry:
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
         pool.assignments.carry_out(agent, plan)
-        if agent.leaving_is_its_own and hello.leaving is None:
-            agent.leaving = None  # taken back while it was away
-        if (leaving := hello.leaving or agent.leaving) is not None:
-            self.departures.leave(agent.id, leaving, its_own=hello.leaving is not None)
+        if hello.leaving is not None:
+            self.departures.leave(agent.id, said_by_agent(hello.leaving))
+        elif agent.leaving is not None and agent.leaving.its_own:
+            agent.leaving = None  # it does not go any more, as was found while it was away
+        elif agent.leaving is not None:
+            self.departures.leave(agent.id, agent.leaving)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:

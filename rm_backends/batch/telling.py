@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from master.core.deadlines import Cause
 from master.core.reasons import Reason, ReasonKind
 from provisioner.batch.base import Queue
 from provisioner.batch.job_files import Shape
@@ -50,6 +51,7 @@ class Telling:
                 if lease.ends_at is not None
                 for agent in lease.agents
             },
+            end_cause=Cause.JOB_LIMIT,
             leases={one.allocation_id: one.agents for one in self.leases if one.is_live},
         )
 

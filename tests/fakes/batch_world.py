@@ -25,7 +25,7 @@ from provisioner.batch.job_files import JobFiles
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.leased_nodes import LeasedNodes
 from rm_backends.agents.options import PoolOptions
-from rm_backends.base import LossKind, RestoreRecord
+from rm_backends.base import RestoreRecord
 from rm_backends.batch.backend import BatchBackend
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.job_lines import JobLines
@@ -40,7 +40,7 @@ from windlass.base.ids import Ids
 NODES, GPUS = 2, 4
 ID = "task-1.1"
 """Of the first allocation."""
-POOL = PoolOptions(name="default", dynamic=True, ends_as=LossKind.TIME_LIMIT)
+POOL = PoolOptions(name="default", dynamic=True)
 Play = Callable[..., None]
 """The fixture that plays a scenario of a `BatchWorld`."""
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agent_bootstrap.protocol import Leaving, Stay
+from master.core.deadlines import Cause, Deadline
 from master.core.scheduler import decide as real_decide
 from master.core.scheduler.end_times import SUCCESSOR_S
 from master.core.scheduler.types import LEAVE_S
@@ -27,6 +28,10 @@ GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 SPOT = Leaving(at=GOES, reason="spot notice", taken_back=True)
+
+
+def going(at: datetime, why: str, cause: Cause = Cause.EMPTIED) -> Deadline:
+    return Deadline(at=at.timestamp(), cause=cause, reason=why)
 
 
 def asked(world: AgentsWorld, allocation_id: str) -> list[ReleaseAsked]:
@@ -76,7 +81,7 @@ def test_it_is_taken_back_by_the_agent_or_an_administrator_unless_a_provider_sai
             await world.settle(60)
             assert world.backend.observer.agent("a1").leaves_at is None, by
         await world.run_allocation(allocation(1))
-        world.nodes.leave("a1", GOES.timestamp(), "spot notice")
+        world.nodes.leave("a1", going(GOES, "spot notice"))
         await world.backend.operator.enable_agent("a1", by=ADMIN)
         agent.stay()
         await world.settle(60)
@@ -145,7 +150,7 @@ def test_a_new_master_hears_again_that_the_machine_goes() -> None:
 
 def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
     async def scenario(world: AgentsWorld) -> None:
-        world.nodes.leave("i-1", GOES.timestamp(), "maintenance")
+        world.nodes.leave("i-1", going(GOES, "maintenance"))
         await world.add_agent("i-1", instance_id="i-1")
         await world.backend.request(allocation(1))
         await world.settle(60)
@@ -260,14 +265,14 @@ def test_what_runs_on_a_machine_that_is_taken_back_is_demand_at_once_whoever_say
 
         notice = Notice(at=GOES.timestamp(), why="spot notice")
         later = GOES + timedelta(hours=1)
-        world.nodes.leave("a1", later.timestamp(), "packing")
+        world.nodes.leave("a1", going(later, "packing"))
         assert await shown() == ([], [None])
         agent.announce(Leaving(at=GOES + timedelta(minutes=1), reason="new disks"))
         assert await shown() == ([ID], [None]), "an operator drains it: no news of the provider"
         agent.announce(SPOT)
         assert await shown() == ([ID], [notice])
         await world.add_agent("a2", instance_id="a2")
-        world.nodes.leave("a2", GOES.timestamp(), "spot notice", taken_back=True)
+        world.nodes.leave("a2", going(GOES, "spot notice", Cause.TAKEN_BACK))
         assert await shown() == ([ID], [notice, notice])
         await world.backend.kill(ID)
         assert await shown() == ([], [notice, notice])

@@ -30,12 +30,10 @@ async def measure(pool: str) -> tuple[float, float]:
     agents = backend(ManualClock())
     for number in range(WAITING):
         await agents.request(replace(request(number), pool=pool))
-    its = agents.by_name[pool]
+    its = agents._pools[pool]
     state = its.snapshot()
     await its.apply(state, decide(state))
-    return least_ms(lambda: agents.observer.waiting_by_kind(pool)), least_ms(
-        lambda: agents.observer.queue(pool)
-    )
+    return least_ms(lambda: agents.waiting_by_kind(pool)), least_ms(lambda: agents.queue(pool))
 
 
 async def main() -> None:

@@ -299,15 +299,14 @@ def terminate(
     *,
     now: datetime,
     deadline: datetime | None = None,
-    kind: LossKind = LossKind.MACHINE,
+    at_limit: bool = False,
 ) -> Step:
     """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits.
 
     `deadline`: when what it runs on goes. It is never later than the one that the preemption timeout gives, and a
     later call can only bring it forward. Work that cannot be preempted is told the deadline and ends with its machine.
-    `kind`: what its end at the deadline means.
+    `at_limit`: the deadline is the end of the time of its batch job.
     """
-    at_limit = kind is LossKind.TIME_LIMIT
     if not state.is_open:
         return state, ()
     if not state.has_slots:

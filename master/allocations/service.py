@@ -178,7 +178,7 @@ class AllocationService:
                     reason=event.reason,
                     now=self._clock.now(),
                     deadline=event.deadline,
-                    kind=event.kind,
+                    at_limit=event.at_limit,
                 ),
             )
         elif isinstance(event, ResourceChanged):

@@ -8,8 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Tag
 
+from master.config.aws import AwsSection
 from master.config.batch import HpcSection, PbsSection, SlurmSection
-from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.config.cloud_keys import SITE_NAME
+from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.config.gcp import GcpSection
 from master.core.expconf.schema import (
     TAG_MARK,
     NonNegative,
@@ -18,9 +21,6 @@ from master.core.expconf.schema import (
     Section,
     member_of,
 )
-from provisioner.sections.aws import AwsSection
-from provisioner.sections.cloud import SITE_NAME
-from provisioner.sections.gcp import GcpSection
 
 PROVIDERS = ("embedded", "aws", "gcp", "slurm", "pbs", "hpc")
 

@@ -15,8 +15,11 @@ from master.experiments import machine
 from master.experiments.live import LiveExperiment
 from master.experiments.log_policies import Match
 from master.experiments.state import request_id_of
+from master.logs.search_turns import Turns
 from rm_backends.ports import LogSink
 
+THREADS = 2
+"""Of their own: no log search keeps the output of tasks waiting."""
 MAX_SHOWN = 200
 """Characters of a line that matched, in the log."""
 
@@ -31,6 +34,10 @@ class LogWatch:
         self._find = find
         self._sink = sink
         self._task_log = task_log
+        self._turns = Turns(THREADS, "log-policies")
+
+    async def close(self) -> None:
+        await self._turns.close()
 
     async def ingest(self, batch: LogBatch) -> int:
         lines = [entry.log for entry in batch.entries]
@@ -49,7 +56,10 @@ class LogWatch:
         if container is None:
             return
         policies, node = live.log_policies, container.node
-        for match in await policies.find(lines, allocation_id, node):
+        warn = partial(self._task_log.say, allocation.task_id, allocation_id, level="WARNING")
+        for match in await policies.find(
+            lines, allocation_id, node, turns=self._turns, owner=live.state.owner_id, say=warn
+        ):
             step = partial(
                 machine.log_policy_matched,
                 request_id=request_id_of(allocation_id),
@@ -58,15 +68,17 @@ class LogWatch:
             )
             await live.apply(step)
             policies.note(match, allocation_id, node)
-            self._tell(match, allocation.task_id, allocation_id, node)
+            if text := _consequence(match, node):
+                warn(text)
 
-    def _tell(self, match: Match, task_id: str, allocation_id: str, node: str) -> None:
-        _, policy, line = match
-        then = {
-            "exclude_node": f"will not schedule on {node}",
-            "cancel_retries": "will not be run again after a failure",
-        }.get(policy.action or "")
-        if then is not None:
-            shown = line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}..."
-            text = f'(log "{shown}" matched regex {policy.pattern}) therefore {then}'
-            self._task_log.say(task_id, allocation_id, text, level="WARNING")
+
+def _consequence(match: Match, node: str) -> str | None:
+    _, policy, line = match
+    then = {
+        "exclude_node": f"will not schedule on {node}",
+        "cancel_retries": "will not be run again after a failure",
+    }.get(policy.action or "")
+    if then is None:
+        return None
+    shown = line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]}..."
+    return f'(log "{shown}" matched regex {policy.pattern}) therefore {then}'

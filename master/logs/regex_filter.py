@@ -1,7 +1,6 @@
 """Searching the lines of task logs for a user's regular expression, in threads of their own.
 
-A match is linear in its line, and still takes long where expression and line are large. So the size of both together
-is bounded, searches and users have a budget of CPU time, and users take turns.
+Searches and users have a budget of CPU time, and users take turns.
 """
 
 from __future__ import annotations
@@ -10,26 +9,23 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from master.core.patterns import Pattern
+from master.logs.matching import Slice, look
 from master.logs.rows import LogRow
 from master.logs.search_turns import Budget, Turns
 from windlass.base.errors import InvalidArgument, WindlassError
 
 THREADS = 2
 """Shared by all searches: they neither wait for others' work nor keep others waiting."""
-SLICE_S = 0.1
-"""Of CPU time, until it is somebody else's turn."""
 SEARCH_CPU_S = 20.0
 """Of one search: ten million lines for a common expression."""
 SEARCH_CPU_PER_S = 0.05
 """Comes back to a search that follows a log for days."""
 USER_CPU_S = 60.0
 USER_CPU_PER_S = 0.2
-MOST_STEPS = 2**25
-"""Of one match, which nothing can stop: about two seconds at the worst."""
 REMEMBERED = 1_000
 """Users whose budget is not full."""
 
@@ -49,15 +45,6 @@ class Search:
     budget: Budget
     lines: int = 0
     """That were looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    kept: list[LogRow] = field(default_factory=list)
-    looked_at: int = 0
-    spent_s: float = 0.0
-    too_large: int = 0
-    """Bytes of a line that this expression is not tried on."""
 
 
 class RegexFilter:
@@ -86,7 +73,7 @@ class RegexFilter:
             self._require_left(search)
             found = await self._turns.run(
                 search.user,
-                partial(_look, search.pattern, rows),
+                partial(look, search.pattern, [row.log for row in rows]),
                 lambda done: self._account(search, done),
             )
             if found.too_large:
@@ -94,7 +81,7 @@ class RegexFilter:
                     f"searchText: this expression is too large for a line of {found.too_large} bytes: write a simpler "
                     "one, with smaller repetitions, or narrow the search by time"
                 )
-            kept += found.kept
+            kept += [rows[at] for at in found.matched]
             rows = rows[found.looked_at :]
         return kept
 
@@ -118,7 +105,7 @@ class RegexFilter:
                 f"expressions, and try again in {math.ceil(wait_s)} s"
             )
 
-    def _account(self, search: Search, done: _Slice) -> None:
+    def _account(self, search: Search, done: Slice) -> None:
         search.lines += done.looked_at
         search.budget.spend(done.spent_s, asyncio.get_running_loop().time())
         self._spend(search.user, done.spent_s)
@@ -131,25 +118,6 @@ class RegexFilter:
                 del self._users[who]
         new = Budget(self._user_cpu_s, USER_CPU_PER_S, self._user_cpu_s, now)
         self._users.setdefault(user, new).spend(spent_s, now)
-
-
-def _look(pattern: Pattern, rows: Sequence[LogRow]) -> _Slice:
-    """In a thread: as far as one slice goes."""
-    start = time.thread_time()
-    kept: list[LogRow] = []
-    for number, row in enumerate(rows, 1):
-        if (size := _bytes(row.log)) * pattern.size > MOST_STEPS:
-            return _Slice(kept, number, time.thread_time() - start, too_large=size)
-        if pattern.is_in(row.log):
-            kept.append(row)
-        if (spent := time.thread_time() - start) > SLICE_S:
-            return _Slice(kept, number, spent)
-    return _Slice(kept, len(rows), time.thread_time() - start)
-
-
-def _bytes(line: str) -> int:
-    """At most."""
-    return len(line) if line.isascii() else 4 * len(line)
 
 
 def _compiled(text: str) -> tuple[Pattern, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -56,23 +56,21 @@ class Turns:
             if turn.done() and not turn.cancelled():
                 self._end(user)
             raise
-        return await asyncio.wrap_future(self._begin(user, work, done))
+        return await asyncio.shield(self._begin(user, work, done))
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
     def _begin(
         self, user: int | None, work: Callable[[], T], done: Callable[[T], None]
-    ) -> Future[T]:
-        loop = asyncio.get_running_loop()
-
-        def over(future: Future[T]) -> None:
+    ) -> asyncio.Future[T]:
+        def over(future: asyncio.Future[T]) -> None:
             if not future.cancelled() and future.exception() is None:
                 done(future.result())
             self._end(user)
 
-        running = self._threads.submit(work)
-        running.add_done_callback(lambda future: loop.call_soon_threadsafe(over, future))
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        running.add_done_callback(over)
         return running
 
     def _end(self, user: int | None) -> None:

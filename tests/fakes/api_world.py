@@ -46,7 +46,6 @@ from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.wiring.control_plane import Parts, build
-from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
@@ -322,6 +321,7 @@ async def api_world(
                             },
                         ),
                     )
+                    stack.push_async_callback(world.services.log_watch.close)
                     async with world.client:
                         yield world
                     raise _Over
@@ -393,7 +393,11 @@ async def _start(
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
     watch = LogWatch(plane.experiments.live, logs, lines)
-    shared = AgentPools(
+    agents = AgentsBackend(
+        pools=[
+            PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
+            for name in ("default", *(["spare"] if spare else []))
+        ],
         events=allocations,
         agent_store=AgentsRepository(store),
         log_sink=watch,
@@ -405,20 +409,14 @@ async def _start(
         master_id="master",
         cluster_id="cluster",
         cluster_name="test",
+        decide=first_fit,
     )
-    options = [
-        PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
-        for name in ("default", *(["spare"] if spare else []))
-    ]
-    agents = AgentsBackend(shared, options, first_fit)
     router = Router(
         [agents, *(make(allocations) for make in backends.values())],
         fall_back={"default": Rule(pools=("spare",))} if spare else None,
     )
     allocations.connect(router)
-    await shared.load()
     await router.restore(())
-    tasks.create_task(shared.run())
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     tasks.create_task(plane.collector.run())
@@ -449,14 +447,12 @@ async def _start(
         log_watch=watch,
         cluster=router,
         operator=router,
-        gateway=shared.gateway,
-        joins=shared.joins,
-        refused_agents=shared.refusals.all,
-        foreseer=shared,
+        gateway=agents,
+        foreseer=agents,
         fall_back=router.fall_back,
         join_tokens=join_tokens,
         boots=BootService(
-            joins=shared.joins,
+            joins=agents.joins,
             settings=lambda pool, launch_id: BOOT,
             wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
             outputs=BootOutputs(tmp_path / "boot-output"),

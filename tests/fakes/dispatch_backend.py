@@ -141,10 +141,6 @@ class DispatchBackend:
     def operator(self) -> None:
         return None
 
-    @property
-    def observer(self) -> DispatchBackend:
-        return self
-
     def knows(self, allocation_id: str) -> bool:
         return allocation_id in self._leases
 

@@ -13,8 +13,9 @@ from datetime import date
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.gcp.catalogue import TypeFacts
 from provisioner.providers.gcp.client import Client
+from provisioner.providers.gcp.names import ATTACHED
 from provisioner.providers.gcp.offers import CLOUD
-from provisioner.sections.gcp import GcpMachine
+from provisioner.providers.gcp.options import MachineOptions
 from provisioner.types import Market
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -41,7 +42,7 @@ Parts = Mapping[tuple[Market, str], float]
 async def list_prices(
     client: Client,
     region: str,
-    bought: Iterable[tuple[GcpMachine, TypeFacts]],
+    bought: Iterable[tuple[MachineOptions, TypeFacts]],
     today: date,
 ) -> Sequence[FreshPrice]:
     """Raises GceError, OSError."""
@@ -53,9 +54,9 @@ async def list_prices(
         prices[key] = max(usd, prices.get(key, 0.0))  # of several the dearest
     found = {
         (market, name): usd
-        for machine, facts in bought
+        for options, facts in bought
         for market in (Market.ON_DEMAND, Market.SPOT)
-        for name, usd in _sums(machine, facts, market, prices)
+        for name, usd in _sums(options, facts, market, prices)
     }
     return [
         FreshPrice(
@@ -101,18 +102,19 @@ def _usd(sku: JsonMapping) -> float:
 
 
 def _sums(
-    machine: GcpMachine, facts: TypeFacts, market: Market, parts: Parts
+    options: MachineOptions, facts: TypeFacts, market: Market, parts: Parts
 ) -> Iterator[tuple[str, float]]:
     """The machine, and what is added to it; left out where a part has no price."""
-    name = machine.machine_type
-    gpu, _ = machine.added
+    name = options.machine_type
     family = name.partition("-")[0].upper()
+    attached = options.gpu in ATTACHED
     if _SUM_OF_PARTS.fullmatch(name):
         wanted = [(f"{family} Core", facts.cpus), (f"{family} Ram", facts.memory_mib / 1024)]
-        if facts.gpus and not gpu:
+        if facts.gpus and not attached:
             wanted.append((_GPUS.get(facts.gpu, facts.gpu), facts.gpus))
         if all((market, part) in parts and amount for part, amount in wanted):
             yield name, sum(parts[market, part] * amount for part, amount in wanted)
-    part = gpu.removeprefix("nvidia-tesla-").upper()
-    if gpu and (market, part) in parts:
-        yield gpu, parts[market, part]
+    if attached:
+        gpu = options.gpu.removeprefix("nvidia-tesla-").upper()
+        if (market, gpu) in parts:
+            yield options.gpu, parts[market, gpu]

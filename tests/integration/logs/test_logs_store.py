@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.protocol import LogBatch, LogEntry
-from master.logs.regex_filter import RegexFilter, SearchesThrottled
+from master.logs.regex_filter import USER_CPU_S, RegexFilter, SearchesThrottled
 from master.logs.rows import LogQuery, LogRow, TaskLog
 from master.logs.store import LogStore
 from tests.stores import leading_store, running
@@ -233,9 +233,9 @@ async def test_a_search_that_takes_too_long_is_given_up(logs: LogStore) -> None:
 
 
 async def test_a_user_who_has_searched_for_long_waits_while_others_search(logs: LogStore) -> None:
-    logs._regex = RegexFilter(user_cpu_s=0.0)  # the first search takes more than that
     await logs.append(posted("a"))
     assert await lines_of(logs, search_text="a", regex=True, by=1) == ["a"]
+    logs._regex._spend(1, 2 * USER_CPU_S)
     with pytest.raises(
         SearchesThrottled, match=r"your searches have used up .* try again in \d+ s"
     ):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from master.allocations.machine import AllocationState
+from master.experiments import log_policies
 from master.experiments.state import TrialState
 from master.logs.rows import LogQuery
 from rm_backends.agents.pool import UNDECIDED
@@ -17,6 +18,8 @@ from windlass.base.errors import StoreUnavailable
 
 EXCLUDES = "log_policies: [{pattern: 'xid [0-9]+', action: exclude_node}]\n"
 GIVES_UP = "log_policies: [{name: no use, pattern: '^bad data', action: cancel_retries}]\n"
+COSTLY = "log_policies: [{name: costly, pattern: '((a?){0,50}(a|aa|aaa)*){10}b'}]\n"
+"""6 ms of CPU for each thousand characters."""
 
 
 def trial_of(world: ApiWorld, experiment: int) -> TrialState:
@@ -100,6 +103,22 @@ async def test_a_failure_after_a_match_is_final(world: ApiWorld) -> None:
     assert (trial["state"], trial["restarts"]) == ("STATE_ERROR", 0)
     assert trial["error"].startswith("trial failed and matched logs to a don't retry policy: ")
     assert trial["logPolicyMatched"] == "no use"
+
+
+async def test_a_policy_that_costs_too_much_is_switched_off_and_the_log_says_so(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_policies, "POLICY_CPU_S", 0.2)
+    await world.add_agent(slots=2)
+    costly, normal = await world.create(SINGLE + COSTLY), await world.create(SINGLE + GIVES_UP)
+    costly_run, normal_run = await world.run_of(costly), await world.run_of(normal)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(says(world, costly_run, *["a" * 1_000] * 100, "aab"))
+        group.create_task(says(world, normal_run, *["fine"] * 100, "bad data"))
+    assert (await shown(world, world.trial_id(normal)))["logPolicyMatched"] == "no use"
+    await told_by_master(world, costly_run, 'log policy "costly" is switched off for this run')
+    await says(world, costly_run, "aab", "CUDA out of memory")
+    assert (await shown(world, world.trial_id(costly)))["logPolicyMatched"] == "CUDA OOM"
 
 
 async def test_lines_that_the_task_posts_count_too(world: ApiWorld) -> None:

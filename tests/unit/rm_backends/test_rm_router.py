@@ -135,7 +135,8 @@ def test_it_runs_the_loops_of_its_backends() -> None:
 
     async def with_world() -> None:
         async with agents_world() as world:
-            world._of_master[-1].cancel()
+            for task in world._of_master:
+                task.cancel()
             await main(world)
 
     run(with_world())

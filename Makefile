@@ -69,6 +69,15 @@ lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
 docs: $(STAMPS)/dev ## Write docs/reference/ from the code
 	$(BIN)/python -m tools.reference
 
+.PHONY: docs-site
+docs-site: $(STAMPS)/dev ## Write the pages of docs/ as a site, which a master serves under /docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	find master/site -name '*.map' -delete
+
+.PHONY: wheel
+wheel: docs-site ## Build the wheel, with the pages, into dist/
+	$(BIN)/uv build -q --wheel
+
 .PHONY: bench
 bench: $(STAMPS)/dev ## Measure against the budgets of the design
 	$(BIN)/python -m benchmarks.calibration
@@ -84,7 +93,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf master/site $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 

@@ -64,6 +64,7 @@ def test_the_wheel_carries_data_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert any(n.startswith("master/store/migrations/versions/") for n in names)
+    assert ("master/site/index.html" in names) is (ROOT / "master/site").is_dir()
     assert any(n.endswith("dist-info/licenses/LICENSE") for n in names)
     for cloud in ("aws", "gcp"):
         assert f"windlass/deploy/cloud/terraform/{cloud}/modules/master/main.tf" in names

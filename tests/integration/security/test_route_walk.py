@@ -48,6 +48,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,
     "GET /info": OPEN,
     "GET /docs": OPEN,
+    "GET /docs/{path}": OPEN,
+    "GET /docs/rest-api": OPEN,
     "GET /openapi.json": OPEN,
     "GET /api/v1/openapi.json": OPEN,
     "GET /api/v1/master": OPEN,

@@ -370,7 +370,7 @@ async def test_who_the_master_is_needs_no_token(world: ApiWorld) -> None:
 
 
 async def test_the_page_of_the_api_shows_every_operation_and_loads_nothing(world: ApiWorld) -> None:
-    response = await world.call("GET", "/docs", token="")
+    response = await world.call("GET", "/docs/rest-api", token="")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in response.headers["content-security-policy"]

@@ -35,9 +35,11 @@ class Cli:
 
 
 class CommonOptions(BaseModel):
-    """What a cluster in a cloud is to be. The descriptions are the help of the options."""
+    """What a cluster in a cloud is to be. What is said of each is the help of its option."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
+    )
     placeholders: ClassVar[dict[str, object]] = {"cluster_id": "x"}
     """What stands for a required option that was wrong while the others are looked at."""
 
@@ -45,93 +47,48 @@ class CommonOptions(BaseModel):
     master_instance_type: str
     aux_agent_instance_type: str
     compute_agent_instance_type: str
-    inbound_cidr: Annotated[
-        Cidr,
-        Field(
-            description="Let these addresses reach the master. SSH is open to them too, unless it is everybody."
-        ),
-    ] = EVERYBODY
+    inbound_cidr: Cidr = EVERYBODY
+    """Let these addresses reach the master. SSH is open to them too, unless it is everybody."""
     port: Annotated[
         Port | None,
         Field(description=f"Port of the master. Default: {TLS_PORT}, without TLS {PLAIN_PORT}."),
     ] = None
-    tls: Annotated[
-        bool,
-        Field(
-            description="Let the master speak HTTPS, with a certificate that it signs itself unless one is given."
-        ),
-    ] = True
-    database: Annotated[
-        str,
-        one_of("kind of database", DATABASES),
-        Field(
-            description="managed: the cloud's PostgreSQL. local: PostgreSQL on the master's machine."
-        ),
-    ] = "managed"
-    db_password: Annotated[
-        str,
-        Field(
-            description="Password of the managed database. Default: a random one, which only the master reads.",
-            repr=False,
-        ),
-    ] = ""
-    initial_user_password: Annotated[
-        str,
-        Field(
-            description="Password of admin and determined at the first start. Default: asked for, else random.",
-            repr=False,
-        ),
-    ] = ""
-    max_idle_agent_period: Annotated[
-        Period, Field(description="End machines that have had no work for so long.")
-    ] = timedelta(minutes=5)
-    max_agent_starting_period: Annotated[
-        Period, Field(description="End machines whose agent has not connected after so long.")
-    ] = timedelta(minutes=20)
-    min_dynamic_agents: Annotated[
-        Count, Field(description="Keep so many machines of each pool without work.")
-    ] = 0
-    max_dynamic_agents: Annotated[
-        int, Field(ge=1, le=FEW_ENOUGH, description="Let each pool have so many machines at most.")
-    ] = 5
+    tls: bool = True
+    """Let the master speak HTTPS, with a certificate that it signs itself unless one is given."""
+    database: Annotated[str, one_of("kind of database", DATABASES)] = "managed"
+    """managed: the cloud's PostgreSQL. local: PostgreSQL on the master's machine."""
+    db_password: Annotated[str, Field(repr=False)] = ""
+    """Password of the managed database. Default: a random one, which only the master reads."""
+    initial_user_password: Annotated[str, Field(repr=False)] = ""
+    """Password of admin and determined at the first start. Default: asked for, else random."""
+    max_idle_agent_period: Period = timedelta(minutes=5)
+    """End machines that have had no work for so long."""
+    max_agent_starting_period: Period = timedelta(minutes=20)
+    """End machines whose agent has not connected after so long."""
+    min_dynamic_agents: Count = 0
+    """Keep so many machines of each pool without work."""
+    max_dynamic_agents: Annotated[int, Field(ge=1, le=FEW_ENOUGH)] = 5
+    """Let each pool have so many machines at most."""
     max_aux_containers_per_agent: Annotated[
-        Count,
-        Cli(names=("--max-cpu-containers-per-agent",)),
-        Field(description="Let each machine of aux-pool run so many tasks without slots."),
+        Count, Cli(names=("--max-cpu-containers-per-agent",))
     ] = 16
-    scheduler_type: Annotated[
-        str, one_of("scheduler", SCHEDULERS), Field(description="Scheduler of the pools.")
-    ] = "fair_share"
-    preemption_enabled: Annotated[
-        bool, Cli(text=True), Field(description="true: the priority scheduler preempts.")
-    ] = False
-    cpu_env_image: Annotated[
-        str, Field(description="Image of tasks on CPUs. Goes with --gpu-env-image.")
-    ] = ""
-    gpu_env_image: Annotated[
-        str, Field(description="Image of tasks on GPUs. Goes with --cpu-env-image.")
-    ] = ""
-    master_config_template_path: Annotated[
-        Path | None,
-        Field(
-            description="Use this template of master.yaml. dump-master-config-template prints ours."
-        ),
-    ] = None
-    local_state_path: Annotated[
-        Path | None,
-        Field(
-            description="Keep Terraform's files and state here. Default: below ~/.local/share/windlass."
-        ),
-    ] = None
-    package: Annotated[
-        str,
-        Field(
-            description="What the master's machine installs: a requirement of pip, or the URL of a wheel."
-        ),
-    ] = ""
-    yes: Annotated[
-        bool, Cli(names=("--no-prompt",), plain=True), Field(description="Do not ask.")
-    ] = False
+    """Let each machine of aux-pool run so many tasks without slots."""
+    scheduler_type: Annotated[str, one_of("scheduler", SCHEDULERS)] = "fair_share"
+    """Scheduler of the pools."""
+    preemption_enabled: Annotated[bool, Cli(text=True)] = False
+    """true: the priority scheduler preempts."""
+    cpu_env_image: str = ""
+    """Image of tasks on CPUs. Goes with --gpu-env-image."""
+    gpu_env_image: str = ""
+    """Image of tasks on GPUs. Goes with --cpu-env-image."""
+    master_config_template_path: Path | None = None
+    """Use this template of master.yaml. dump-master-config-template prints ours."""
+    local_state_path: Path | None = None
+    """Keep Terraform's files and state here. Default: below ~/.local/share/windlass."""
+    package: str = ""
+    """What the master's machine installs: a requirement of pip, or the URL of a wheel."""
+    yes: Annotated[bool, Cli(names=("--no-prompt",), plain=True)] = False
+    """Do not ask."""
     det_version: Annotated[str | None, Cli(hidden=True)] = None
     enterprise_edition: Annotated[
         bool, Cli(hidden=True, plain=True), NoEffect("there is one edition")

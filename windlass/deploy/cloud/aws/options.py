@@ -88,123 +88,82 @@ class AwsOptions(CommonOptions):
 
     placeholders: ClassVar[dict[str, object]] = {"cluster_id": "x", "region": "us-east-1"}
 
-    cluster_id: Annotated[
-        str,
-        AfterValidator(_cluster_id),
-        Field(description="Name of the cluster, in everything that it makes."),
-    ]
-    region: Annotated[
-        str,
-        one_of("region of AWS", REGIONS),
-        Field(description="Default: AWS_REGION, AWS_DEFAULT_REGION, else that of the profile."),
-    ]
-    profile: Annotated[str, Field(description="Profile of AWS's shared files.")] = ""
-    keypair: Annotated[
-        str, Field(description="Key pair for SSH. Default: none, nobody logs in by SSH.")
-    ] = ""
+    cluster_id: Annotated[str, AfterValidator(_cluster_id)]
+    """Name of the cluster, in everything that it makes."""
+    region: Annotated[str, one_of("region of AWS", REGIONS)]
+    """Default: AWS_REGION, AWS_DEFAULT_REGION, else that of the profile."""
+    profile: str = ""
+    """Profile of AWS's shared files."""
+    keypair: str = ""
+    """Key pair for SSH. Default: none, nobody logs in by SSH."""
     deployment_type: Annotated[
         str,
         AfterValidator(_deployment_type),
         one_of("deployment type", DEPLOYMENT_TYPES),
         Field(description=", ".join(DEPLOYMENT_TYPES) + "."),
     ] = "simple-rds"
-    master_instance_type: Annotated[InstanceType, Field(description="Machine of the master.")] = (
-        "m6i.large"
+    master_instance_type: InstanceType = "m6i.large"
+    """Machine of the master."""
+    aux_agent_instance_type: Annotated[InstanceType, Cli(names=("--cpu-agent-instance-type",))] = (
+        "m5.xlarge"
     )
-    aux_agent_instance_type: Annotated[
-        InstanceType,
-        Cli(names=("--cpu-agent-instance-type",)),
-        Field(description="Machines of aux-pool, for work without GPUs."),
-    ] = "m5.xlarge"
+    """Machines of aux-pool, for work without GPUs."""
     compute_agent_instance_type: Annotated[
-        InstanceType,
-        Cli(names=("--gpu-agent-instance-type",)),
-        Field(description="Machines of compute-pool."),
+        InstanceType, Cli(names=("--gpu-agent-instance-type",))
     ] = "g4dn.xlarge"
-    compute_agent_slots: Annotated[
-        int | None,
-        Field(
-            ge=0, le=128, description="GPUs of such a machine, if its type is not in our tables."
-        ),
-    ] = None
-    agent_subnet_id: Annotated[
-        tuple[Subnet, ...],
-        once("subnet"),
-        Cli(metavar="SUBNET"),
-        Field(
-            description="Put the machines of pools into this subnet. Repeat it for more zones. simple-rds only."
-        ),
-    ] = ()
+    """Machines of compute-pool."""
+    compute_agent_slots: Annotated[int | None, Field(ge=0, le=128)] = None
+    """GPUs of such a machine, if its type is not in our tables."""
+    agent_subnet_id: Annotated[tuple[Subnet, ...], once("subnet"), Cli(metavar="SUBNET")] = ()
+    """Put the machines of pools into this subnet. Repeat it for more zones. simple-rds only."""
     db_instance_type: Annotated[
-        str,
-        shaped(r"db\.[a-z0-9-]+\.[a-z0-9]+", "a class of RDS, such as db.m7g.large"),
-        Field(description="Machine of the managed database."),
+        str, shaped(r"db\.[a-z0-9-]+\.[a-z0-9]+", "a class of RDS, such as db.m7g.large")
     ] = "db.m7g.large"
-    db_size: Annotated[int, Field(ge=20, le=65536, description="Its disk, in GB.")] = 20
-    db_snapshot: Annotated[
-        str,
-        Field(description="Make the managed database from this snapshot."),
-    ] = ""
-    spot: Annotated[
-        bool, Cli(plain=True), Field(description="Buy spot machines for compute-pool.")
-    ] = False
-    spot_max_price: Annotated[
-        Price, Field(description="In USD per hour. Default: the price on demand.")
-    ] = ""
-    master_tls_cert: Annotated[
-        Path | None, Field(description="File with the master's certificate.")
-    ] = None
-    master_tls_key: Annotated[Path | None, Field(description="File with its private key.")] = None
-    master_cert_name: Annotated[
-        str, Field(description="Name in that certificate, if it is not the address.")
-    ] = ""
+    """Machine of the managed database."""
+    db_size: Annotated[int, Field(ge=20, le=65536)] = 20
+    """Its disk, in GB."""
+    db_snapshot: str = ""
+    """Make the managed database from this snapshot."""
+    spot: Annotated[bool, Cli(plain=True)] = False
+    """Buy spot machines for compute-pool."""
+    spot_max_price: Price = ""
+    """In USD per hour. Default: the price on demand."""
+    master_tls_cert: Path | None = None
+    """File with the master's certificate."""
+    master_tls_key: Path | None = None
+    """File with its private key."""
+    master_cert_name: str = ""
+    """Name in that certificate, if it is not the address."""
     efs_id: Annotated[
-        str,
-        shaped(r"fs-[0-9a-f]+", "the id of a file system, such as fs-0a1b2c3d"),
-        Field(description="Mount this EFS, with --deployment-type efs. Default: a new one."),
+        str, shaped(r"fs-[0-9a-f]+", "the id of a file system, such as fs-0a1b2c3d")
     ] = ""
+    """Mount this EFS, with --deployment-type efs. Default: a new one."""
     fsx_id: Annotated[
-        str,
-        shaped(r"fs-[0-9a-f]+", "the id of a file system, such as fs-0a1b2c3d"),
-        Field(
-            description="Mount this FSx for Lustre, with --deployment-type fsx. Default: a new one."
-        ),
+        str, shaped(r"fs-[0-9a-f]+", "the id of a file system, such as fs-0a1b2c3d")
     ] = ""
+    """Mount this FSx for Lustre, with --deployment-type fsx. Default: a new one."""
     fsx_mount_name: Annotated[
-        str,
-        shaped(r"[a-z0-9]{1,8}", "the mount name of an FSx for Lustre"),
-        Field(description="Mount name of that FSx. Default: asked of AWS."),
+        str, shaped(r"[a-z0-9]{1,8}", "the mount name of an FSx for Lustre")
     ] = ""
+    """Mount name of that FSx. Default: asked of AWS."""
     tf_state_bucket: Annotated[
-        str,
-        shaped(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket of S3"),
-        Field(
-            description="Keep Terraform's state in this bucket of S3. It is made unless it exists."
-        ),
+        str, shaped(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of a bucket of S3")
     ] = ""
-    add_tag: Annotated[
-        tuple[str, ...],
-        pairs("tag", _tag),
-        Cli(metavar="KEY=VALUE"),
-        Field(description="Tag everything. May be repeated."),
-    ] = ()
-    docker_user: Annotated[str, Field(description="User of Docker Hub, for images of tasks.")] = ""
-    docker_pass: Annotated[str, Field(description="Its password or token.", repr=False)] = ""
-    notebook_timeout: Annotated[
-        int | None, Field(ge=1, description="End notebooks that are idle for so many seconds.")
-    ] = None
-    enable_cors: Annotated[
-        bool, Cli(plain=True), Field(description="Let pages of other origins use the API.")
-    ] = False
-    shut_down_agents_on_connection_loss: Annotated[
-        bool, Field(description="Let machines end themselves that cannot reach the master.")
-    ] = True
-    update_terminate_agents: Annotated[
-        bool,
-        Field(
-            description="End the machines of pools before an update. Default: they and their work go on."
-        ),
-    ] = False
+    """Keep Terraform's state in this bucket of S3. It is made unless it exists."""
+    add_tag: Annotated[tuple[str, ...], pairs("tag", _tag), Cli(metavar="KEY=VALUE")] = ()
+    """Tag everything. May be repeated."""
+    docker_user: str = ""
+    """User of Docker Hub, for images of tasks."""
+    docker_pass: Annotated[str, Field(repr=False)] = ""
+    """Its password or token."""
+    notebook_timeout: Annotated[int | None, Field(ge=1)] = None
+    """End notebooks that are idle for so many seconds."""
+    enable_cors: Annotated[bool, Cli(plain=True)] = False
+    """Let pages of other origins use the API."""
+    shut_down_agents_on_connection_loss: bool = True
+    """Let machines end themselves that cannot reach the master."""
+    update_terminate_agents: bool = False
+    """End the machines of pools before an update. Default: they and their work go on."""
     log_group_prefix: Annotated[str, Cli(hidden=True), _LOGS] = "determined"
     retain_log_group: Annotated[bool, Cli(hidden=True, plain=True), _LOGS] = False
     agent_reattach_enabled: Annotated[

@@ -89,93 +89,67 @@ class GcpOptions(CommonOptions):
 
     placeholders: ClassVar[dict[str, object]] = {"cluster_id": "x", "project_id": "project"}
 
-    cluster_id: Annotated[
-        str,
-        AfterValidator(_cluster_id),
-        Field(description="Name of the cluster, in everything that it makes."),
-    ]
+    cluster_id: Annotated[str, AfterValidator(_cluster_id)]
+    """Name of the cluster, in everything that it makes."""
     project_id: Annotated[
         str,
         shaped(r"([a-z0-9.]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "the id of a project"),
-        Field(description="Project that it is made in.", min_length=1),
+        Field(min_length=1),
     ]
-    keypath: Annotated[
-        Path | None,
-        Field(
-            description="Key file of a service account. Default: application default credentials."
-        ),
-    ] = None
-    network: Annotated[
-        str,
-        shaped(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "a name for a network"),
-        Field(description="Make this network; it must not exist."),
-    ] = "det-default"
+    """Project that it is made in."""
+    keypath: Path | None = None
+    """Key file of a service account. Default: application default credentials."""
+    network: Annotated[str, shaped(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "a name for a network")] = (
+        "det-default"
+    )
+    """Make this network; it must not exist."""
     filestore_address: Annotated[
         str,
         shaped(r"\d+\.\d+\.\d+\.\d+:/\S+", "the address of a Filestore, such as 10.0.0.2:/share"),
-        Field(description="Mount this Filestore. Default: a new one."),
     ] = ""
-    no_filestore: Annotated[bool, Cli(plain=True), Field(description="Make no Filestore.")] = False
-    region: Annotated[
-        str,
-        one_of("region of Google Cloud", REGIONS),
-        Field(description="Region that it is made in."),
-    ] = "us-west1"
-    zone: Annotated[str, Field(description="Zone of its machines. Default: REGION-b.")] = ""
-    disk_size: Annotated[
-        int, Field(ge=100, le=65536, description="Disk of each machine of pools, in GB.")
-    ] = 200
-    disk_type: Annotated[
-        str, one_of("type of disks", DISK_TYPES), Field(description="Its type.")
-    ] = "pd-standard"
-    environment_image: Annotated[
-        str, Cli(hidden=True), Field(description="Image of the machines of pools.")
-    ] = ""
+    """Mount this Filestore. Default: a new one."""
+    no_filestore: Annotated[bool, Cli(plain=True)] = False
+    """Make no Filestore."""
+    region: Annotated[str, one_of("region of Google Cloud", REGIONS)] = "us-west1"
+    """Region that it is made in."""
+    zone: str = ""
+    """Zone of its machines. Default: REGION-b."""
+    disk_size: Annotated[int, Field(ge=100, le=65536)] = 200
+    """Disk of each machine of pools, in GB."""
+    disk_type: Annotated[str, one_of("type of disks", DISK_TYPES)] = "pd-standard"
+    """Its type."""
+    environment_image: Annotated[str, Cli(hidden=True)] = ""
+    """Image of the machines of pools."""
     tf_state_gcs_bucket_name: Annotated[
-        str,
-        shaped(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "the name of a bucket"),
-        Field(description="Keep Terraform's state in this bucket. It is made unless it exists."),
+        str, shaped(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "the name of a bucket")
     ] = ""
-    preemptible: Annotated[
-        bool, Cli(text=True), Field(description="true: buy spot machines for compute-pool.")
-    ] = False
-    operation_timeout_period: Annotated[
-        Period, Field(description="Give an operation of Compute Engine up after so long.")
-    ] = timedelta(minutes=5)
-    master_instance_type: Annotated[MachineType, Field(description="Machine of the master.")] = (
-        "n1-standard-2"
+    """Keep Terraform's state in this bucket. It is made unless it exists."""
+    preemptible: Annotated[bool, Cli(text=True)] = False
+    """true: buy spot machines for compute-pool."""
+    operation_timeout_period: Period = timedelta(minutes=5)
+    """Give an operation of Compute Engine up after so long."""
+    master_instance_type: MachineType = "n1-standard-2"
+    """Machine of the master."""
+    aux_agent_instance_type: Annotated[MachineType, Cli(names=("--cpu-agent-instance-type",))] = (
+        "n1-standard-4"
     )
-    aux_agent_instance_type: Annotated[
-        MachineType,
-        Cli(names=("--cpu-agent-instance-type",)),
-        Field(description="Machines of aux-pool, for work without GPUs."),
-    ] = "n1-standard-4"
+    """Machines of aux-pool, for work without GPUs."""
     compute_agent_instance_type: Annotated[
-        MachineType,
-        Cli(names=("--gpu-agent-instance-type",)),
-        Field(description="Machines of compute-pool."),
+        MachineType, Cli(names=("--gpu-agent-instance-type",))
     ] = "n1-standard-32"
-    gpu_type: Annotated[
-        str,
-        one_of("type of GPU", GPU_COUNTS),
-        Field(description="GPUs of the machines of compute-pool."),
-    ] = "nvidia-tesla-t4"
-    gpu_num: Annotated[int, Field(ge=0, le=16, description="How many in each.")] = 4
-    min_cpu_platform_master: Annotated[
-        str, Field(description="Oldest CPU of the master's machine.")
-    ] = "Intel Skylake"
-    min_cpu_platform_agent: Annotated[
-        str, Field(description="Oldest CPU of the machines of pools.")
-    ] = "Intel Broadwell"
-    add_label: Annotated[
-        tuple[str, ...],
-        pairs("label", _label),
-        Cli(metavar="KEY=VALUE"),
-        Field(description="Label everything. May be repeated."),
-    ] = ()
-    dry_run: Annotated[
-        bool, Cli(plain=True), Field(description="Show what would be made, and make nothing.")
-    ] = False
+    """Machines of compute-pool."""
+    gpu_type: Annotated[str, one_of("type of GPU", GPU_COUNTS)] = "nvidia-tesla-t4"
+    """GPUs of the machines of compute-pool."""
+    gpu_num: Annotated[int, Field(ge=0, le=16)] = 4
+    """How many in each."""
+    min_cpu_platform_master: str = "Intel Skylake"
+    """Oldest CPU of the master's machine."""
+    min_cpu_platform_agent: str = "Intel Broadwell"
+    """Oldest CPU of the machines of pools."""
+    add_label: Annotated[tuple[str, ...], pairs("label", _label), Cli(metavar="KEY=VALUE")] = ()
+    """Label everything. May be repeated."""
+    dry_run: Annotated[bool, Cli(plain=True)] = False
+    """Show what would be made, and make nothing."""
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
         yield from super().conflicts()

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import json
 import os
 import socket
-import struct
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -26,6 +24,7 @@ from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.standard_streams import standard_pipe
 from agent_bootstrap.channels.streams import SocketStream, join
 from agent_bootstrap.channels.tickets import GREETING, MAX_LINE, NOTICE, is_good, nonce
+from agent_bootstrap.interfaces import ipv4_addresses
 from windlass.base.files import write_atomic
 
 SHOW_S = 10.0
@@ -33,7 +32,6 @@ SHOW_S = 10.0
 MAX_UNKNOWN = 64
 """Connections of one address that have not shown it yet: strangers elsewhere keep no node out."""
 MAX_CONNECTIONS = 4096
-_SIOCGIFADDR = 0x8915
 
 
 class Relay:
@@ -112,14 +110,7 @@ class Relay:
 
 def own_addresses() -> list[str]:
     """Of this machine's interfaces (IPv4), then its name."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):
-                packed = struct.pack("256s", name.encode()[:15])
-                answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, packed)
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return [*dict.fromkeys(found), socket.gethostname()]
+    return [*dict.fromkeys(ipv4_addresses().values()), socket.gethostname()]
 
 
 async def _main(root: Path, port: int, hosts: list[str]) -> int:

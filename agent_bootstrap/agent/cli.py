@@ -21,6 +21,7 @@ from agent_bootstrap.agent.announcement import (
     withdraw,
 )
 from agent_bootstrap.agent.bytecode import share_bytecode
+from agent_bootstrap.agent.command_errors import told_errors
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
 from agent_bootstrap.agent.membership.places import joined_config, unread_config
@@ -32,7 +33,7 @@ from agent_bootstrap.agent.ways import MasterWays, ways_of
 from agent_bootstrap.images import recipe
 from agent_bootstrap.log_setup import set_up_logging
 from agent_bootstrap.protocol import Leaving
-from windlass.base.errors import InvalidConfig, WindlassError
+from windlass.base.errors import InvalidArgument, InvalidConfig, WindlassError
 from windlass.base.option_groups import with_groups
 
 app = typer.Typer(help="Run an agent on this machine.", no_args_is_help=True)
@@ -118,7 +119,7 @@ def run(
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     if tls := trust.keys():
         given["security"] = {"tls": tls}
-    try:
+    with told_errors(usage=(InvalidConfig,)):
         loaded = load_options(joined_config(config_file, master, os.environ), given, os.environ)
         options = loaded.options
         if (job := own_job(options, os.environ)) is not None:
@@ -128,13 +129,6 @@ def run(
             typer.echo(f"warning: {warning}", err=True)
         options.token()
         end = run_agent(options)
-    except InvalidConfig as error:
-        for problem in error.problems:
-            typer.echo(f"error: {problem}", err=True)
-        raise typer.Exit(2) from None
-    except WindlassError as error:
-        typer.echo(f"error: {error.message}", err=True)
-        raise typer.Exit(1) from None
     if end.code:
         typer.echo(f"error: {end.reason}", err=True)
     if end.ends_machine:
@@ -171,7 +165,7 @@ def drain(
     holds until the machine restarts, or until --cancel; a later call may bring the time forward. Nothing is shut down.
     Run it as the agent's user, or as root.
     """
-    try:
+    with told_errors(usage=(WindlassError,)):
         file = joined_config(config_file, None, os.environ)
         place = work_dir or work_dir_of(file, os.environ)
         if cancel:
@@ -179,20 +173,11 @@ def drain(
             return
         now = datetime.now(UTC)
         goes = now if at is None else parse_time(at, now)
-        announce(place, Leaving(at=goes, reason=reason, waits=at is None))
-    except InvalidConfig as error:
-        for problem in error.problems:
-            typer.echo(f"error: {problem}", err=True)
-        raise typer.Exit(2) from None
-    except ValidationError:
-        typer.echo(f'error: --at: "{at}" is too far away', err=True)
-        raise typer.Exit(2) from None
-    except WindlassError as error:
-        typer.echo(f"error: {error.message}", err=True)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        typer.echo(f"error: {error.filename}: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
+        try:
+            leaving = Leaving(at=goes, reason=reason, waits=at is None)
+        except ValidationError:
+            raise InvalidArgument(f'--at: "{at}" is too far away') from None
+        announce(place, leaving)
     told = "" if is_running(place) else "; no agent is running there, the next one will tell it"
     when = "now" if at is None else f"at {goes.isoformat(sep=' ', timespec='minutes')}"
     typer.echo(f"This machine goes {when}: {reason}{told}")

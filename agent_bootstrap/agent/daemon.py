@@ -23,7 +23,6 @@ from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.directory import ContainerDirs
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
-from agent_bootstrap.agent.interfaces import address_of
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import Machine, trial_node
@@ -36,6 +35,7 @@ from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.scratch import find_scratch, sweep
 from agent_bootstrap.agent.session import RefusedForGood, Session
 from agent_bootstrap.agent.slots import Hardware, find_hardware
+from agent_bootstrap.interfaces import address_of
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.durations import format_duration

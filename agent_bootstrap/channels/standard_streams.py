@@ -5,28 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from agent_bootstrap.channels.streams import CHUNK_BYTES
+from agent_bootstrap.channels.streams import CHUNK_BYTES, SocketStream
 
 
-class PipeStream:
-    """Implements `Stream`."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def read(self) -> bytes:
-        return await self._reader.read(CHUNK_BYTES)
-
-    async def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+class PipeStream(SocketStream):
+    """A pipe has an end in each direction: to end is to close ours."""
 
     async def end(self) -> None:
-        self._writer.close()
-
-    def close(self) -> None:
-        self._writer.close()
+        self.close()
 
 
 async def standard_pipe() -> PipeStream:

@@ -9,11 +9,11 @@ import shlex
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
@@ -21,6 +21,7 @@ from paramiko.ssh_exception import NoValidConnectionsError
 from windlass.base.errors import WindlassError
 from windlass.install.hosts import Host, parse_host
 
+T = TypeVar("T")
 CONNECT_S = 15.0
 RETRY_S = 0.1
 SILENCE_S = 600.0
@@ -140,33 +141,34 @@ class Machine:
 
     def files(self) -> paramiko.SFTPClient:
         """Raises HostError."""
-        try:
-            transport = self._client.get_transport()
-            if transport is None:
-                raise EOFError("not connected")
-            with self._answers_within(CONNECT_S):
-                channel = transport.open_session(timeout=CONNECT_S)
-                channel.invoke_subsystem("sftp")
-                return paramiko.SFTPClient(channel)
-        except TimeoutError:
-            raise HostError(f"no SFTP there: no answer for {CONNECT_S:g} s") from None
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise HostError(f"no SFTP there: {_text(error)}") from None
+
+        def begin(channel: paramiko.Channel) -> paramiko.SFTPClient:
+            channel.invoke_subsystem("sftp")
+            return paramiko.SFTPClient(channel)
+
+        return self._opened(begin, late="no SFTP there: ", lost="no SFTP there: ")
 
     def program(self, command: str) -> paramiko.Channel:
         """A command of the shell that runs, with its input and output. Raises HostError."""
+
+        def begin(channel: paramiko.Channel) -> paramiko.Channel:
+            channel.exec_command(command)
+            return channel
+
+        return self._opened(begin, late="", lost="the connection was lost: ")
+
+    def _opened(self, begin: Callable[[paramiko.Channel], T], *, late: str, lost: str) -> T:
+        """`late`, `lost`: before what is said of no answer, and of an error."""
         try:
             transport = self._client.get_transport()
             if transport is None:
                 raise EOFError("not connected")
             with self._answers_within(CONNECT_S):
-                channel = transport.open_session(timeout=CONNECT_S)
-                channel.exec_command(command)
-                return channel
+                return begin(transport.open_session(timeout=CONNECT_S))
         except TimeoutError:
-            raise HostError(f"no answer for {CONNECT_S:g} s") from None
+            raise HostError(f"{late}no answer for {CONNECT_S:g} s") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
-            raise HostError(f"the connection was lost: {_text(error)}") from None
+            raise HostError(f"{lost}{_text(error)}") from None
 
     def keep_alive(self, every_s: int) -> None:
         """Notice within some of them that nobody answers any more."""

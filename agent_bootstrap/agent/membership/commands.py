@@ -6,8 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +14,14 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from agent_bootstrap.agent.command_errors import told_errors
 from agent_bootstrap.agent.membership.join import Service, Wish, join, run_command
 from agent_bootstrap.agent.membership.leave import Farewell, joined_options, leave
 from agent_bootstrap.agent.membership.places import places
 from agent_bootstrap.agent.options import one_token
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
 from windlass.base.durations import parse_duration
-from windlass.base.errors import InvalidArgument, InvalidConfig, WindlassError
+from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.base.plurals import counted
 
@@ -88,7 +88,7 @@ def join_command(
     It may be repeated: a machine that has joined needs no token, and what an operator wrote to agent.yaml stays. The
     token is not kept; the agent proves itself with a credential that it makes itself.
     """
-    with _errors():
+    with told_errors():
         given = _settings(settings or [])
         if agent_id is not None:
             given["agent_id"] = agent_id
@@ -141,7 +141,7 @@ def leave_command(
 
     It may be repeated after a failure. The agent's work directory goes with it.
     """
-    with _errors():
+    with told_errors():
         where = places(user=user)
         if not where.config.exists():
             _tell(f"no agent has joined here: there is no {where.config}")
@@ -196,27 +196,6 @@ def _length(text: str, option: str) -> timedelta:
         return length
     except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"{option}: {error}") from None
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """One line for people, and exit code 1; 2 for what they gave."""
-    try:
-        yield
-    except InvalidConfig as error:
-        for problem in error.problems:
-            _tell(f"error: {problem}")
-        raise typer.Exit(2) from None
-    except InvalidArgument as error:
-        _tell(f"error: {error.message}")
-        raise typer.Exit(2) from None
-    except WindlassError as error:
-        _tell(f"error: {error.message}")
-        raise typer.Exit(1) from None
-    except OSError as error:
-        named = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        _tell(f"error: {named}")
-        raise typer.Exit(1) from None
 
 
 def _tell(text: str) -> None:

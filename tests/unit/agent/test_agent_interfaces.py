@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_bootstrap.agent.interfaces import address_of
+from agent_bootstrap.interfaces import address_of
 from windlass.base.errors import InvalidConfig
 
 THERE = {"lo": "127.0.0.1", "ib0": "10.1.0.7", "eth1": "10.0.1.7", "eth0": "10.0.0.7"}

@@ -1,4 +1,4 @@
-"""The address of a network interface of this machine."""
+"""Addresses of the network interfaces of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GET_ADDRESS = 0x8915
 
 def address_of(interface: str, addresses: Mapping[str, str] | None = None) -> str:
     """IPv4, of the first of that name, or that a pattern fits. Raises InvalidConfig with those that there are."""
-    found = _addresses() if addresses is None else addresses
+    found = ipv4_addresses() if addresses is None else addresses
     for name, address in sorted(found.items()):
         if fnmatchcase(name, interface):
             return address
@@ -30,7 +30,7 @@ def address_of(interface: str, addresses: Mapping[str, str] | None = None) -> st
     )
 
 
-def _addresses() -> Mapping[str, str]:
+def ipv4_addresses() -> Mapping[str, str]:
     """By name; interfaces without one are left out."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:

@@ -46,6 +46,8 @@ async def parse(body: bytes) -> Any:
 class ApiRoute(APIRoute):
     """FastAPI's route. Nothing of a request is read before its caller is known and permitted."""
 
+    request_class: type[ApiRequest] = ApiRequest
+
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         declared = permit_of(endpoint)
         tag = str(options["tags"][0]).replace(" ", "_")
@@ -60,7 +62,7 @@ class ApiRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_plain(request: Request) -> Response:
-            return await handle(ApiRequest(request.scope, request.receive))
+            return await handle(self.request_class(request.scope, request.receive))
 
         return handle_plain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -27,7 +28,7 @@ from master.api.request_models import (
     Text,
     Word,
 )
-from master.api.routing import ApiRoute
+from master.api.routing import ApiRequest, ApiRoute, parse
 from master.api.services import Api, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
@@ -36,11 +37,33 @@ from master.core.visibility import Visibility
 from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
 from master.experiments.metrics import number
 from master.experiments.reports import CheckpointReport
+from master.parsing import in_parsing_thread
 from master.store.paging import cut
 from master.store.tables import Checkpoint
 from windlass.base.errors import InvalidArgument
+from windlass.storage.names import utf8
 
-router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
+
+class _NamingFiles(ApiRequest):
+    """Names of files in it need not be UTF-8: Python clients send halves of surrogate pairs for the other bytes."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        return await parse(await in_parsing_thread(_utf8, body) if b"\\udc" in body else body)
+
+
+def _utf8(body: bytes) -> bytes:
+    try:
+        return utf8(json.dumps(json.loads(body), ensure_ascii=False)).encode(errors="surrogatepass")
+    except RecursionError:
+        return body
+
+
+class CheckpointRoute(ApiRoute):
+    request_class = _NamingFiles
+
+
+router = APIRouter(route_class=CheckpointRoute, tags=["checkpoints"])
 
 STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
 SORTS = ("UUID", "TRIAL_ID", "BATCH_NUMBER", "END_TIME", "STATE", "SEARCHER_METRIC")

@@ -122,6 +122,25 @@ async def test_checkpoints_are_listed_best_first(world: ApiWorld) -> None:
     assert best == {"metric": 0.1}
 
 
+async def test_files_of_checkpoints_need_no_names_in_utf_8(world: ApiWorld) -> None:
+    """As Python lists such a folder: `os.fsdecode(b"M\\xfcnchen.txt")`."""
+    await world.add_agent()
+    id_ = await world.create()
+    run = await world.run_of(id_)
+    one = {"uuid": "u", "taskId": run.task_id, "metadata": {"steps_completed": 1}}
+    names = {"resources": {"M\udcfcnchen.txt": 5, "dir/\\udcfc": 1, "\U0001f600": 2}}
+    await world.ok("POST", "/api/v1/checkpoints", {**one, **names})
+    shown = (await world.ok("GET", "/api/v1/checkpoints/u"))["checkpoint"]["resources"]
+    assert shown == {"M%FCnchen.txt": "5", "dir/\\udcfc": "1", "\U0001f600": "2"}
+    patch = {"checkpoints": [{"uuid": "u", "resources": {"resources": {"\udcfc": 1}}}]}
+    await world.ok("PATCH", "/api/v1/checkpoints", patch)
+    shown = (await world.ok("GET", "/api/v1/checkpoints/u"))["checkpoint"]["resources"]
+    assert shown == {"%FC": "1"}
+    for half in ("\ud800", "\udc00"):
+        body = {**one, "resources": {half: 1}}
+        assert (await world.call("POST", "/api/v1/checkpoints", body)).status_code == 400
+
+
 async def test_a_report_for_a_task_that_does_not_exist(world: ApiWorld) -> None:
     body = {"uuid": "u", "taskId": "no.such", "metadata": {"steps_completed": 1}, "resources": {}}
     await world.refused(404, "POST", "/api/v1/checkpoints", body)

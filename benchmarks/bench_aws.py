@@ -23,8 +23,9 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from provisioner.money.price_book import open_book
 from provisioner.providers.aws import tags
-from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.provider import AwsProvider
+from tests.fakes.pool_machines import aws_machines
 from windlass.base.clock import SystemClock
 
 PAGE = 1000
@@ -104,7 +105,7 @@ def serve(machines: int, ready: Connection) -> None:
 async def opened(url: str) -> AwsProvider:
     provider = AwsProvider(
         account=Account(name="aws", region="us-east-1", endpoint_url=url),
-        pools=[PoolOptions(pool="gpu", instance_type="p4d.24xlarge", image="ami-1")],
+        pools=[aws_machines(instance_type="p4d.24xlarge", image_id="ami-1")],
         cluster_id="bench",
         clock=SystemClock(),
         prices=open_book(None),

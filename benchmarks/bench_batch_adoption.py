@@ -22,13 +22,11 @@ from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from master.core.scheduler import decide
 from master.store.lease_repository import LeaseRepository
 from provisioner.batch.base import JobPhase
 from provisioner.batch.job_files import JobFiles, Shape
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.types import PoolAvailability
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, Granted, LossKind, Lost, RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.leases import Lease, LeaseState
@@ -160,8 +158,7 @@ async def pilots(folder: Path) -> float:
 
 async def agents_back(folder: Path) -> tuple[float, float]:
     """CPU and virtual seconds from the start of a master until every agent is back, and nothing was lost."""
-    options = PoolOptions(name="default", dynamic=True, dispatch=True)
-    async with agents_world(options, decide=decide) as world:
+    async with agents_world(starts=False) as world:
         batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=AGENTS))
         batch.site.nodes = AGENTS
         batch.site.holds_back = True
@@ -187,12 +184,11 @@ async def agents_back(folder: Path) -> tuple[float, float]:
         ]
         cpu_s, begun_s = time.process_time(), world.clock.monotonic()
         await batch.restart(*records)
-        while world.backend.connected([agent.agent_id for agent in agents]) < AGENTS:
+        while world.leased.connected([agent.agent_id for agent in agents]) < AGENTS:
             await world.settle(0.1)
         took = time.process_time() - cpu_s, world.clock.monotonic() - begun_s
         await world.settle(30.0)
         assert not any(isinstance(event, Lost) for event in world.master.events)
-        await batch.stop()
     return took
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from master.core.scheduler import decide
-from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld
@@ -25,8 +23,7 @@ BUDGET = 0.1
 
 
 async def main(folder: Path) -> None:
-    pool = PoolOptions(name="default", dynamic=True, dispatch=True)
-    async with agents_world(pool, decide=decide) as world:
+    async with agents_world(starts=False) as world:
         batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=TAKEN))
         batch.site.holds_back = True
         await batch.start()
@@ -54,7 +51,6 @@ async def main(folder: Path) -> None:
         await world.settle(SECONDS)
         assert len(batch.site.submissions) == TAKEN + 1, "the next one follows"
         print(f"one is withdrawn, {SECONDS:.0f} s: {time.process_time() - begun:.2f} s of CPU")
-        await batch.stop()
     print(f"budget: {BUDGET:.0%}; {'within' if share < BUDGET else 'OVER'}")
 
 

@@ -19,10 +19,11 @@ from benchmarks.calibration import print_calibration
 from provisioner.money.price_book import open_book
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.gcp.labels import launch_labels
-from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.provider import GcpProvider
+from provisioner.providers.gcp.site import Site
 from provisioner.types import Offer, OfferKey
 from tests.fakes.gce import fake_gce
+from tests.fakes.pool_machines import gcp_machines
 from windlass.base.clock import SystemClock
 
 MACHINES = sized(5_000, 20)
@@ -74,7 +75,7 @@ async def main(url: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     provider = GcpProvider(
         site=Site(name="acme", project="acme", region="us-central1", endpoint_url=url),
-        pools=[MachineOptions(pool="gpu", machine_type="g2-standard-4")],
+        pools=[gcp_machines(machine_type="g2-standard-4")],
         cluster_id="bench",
         clock=SystemClock(),
         prices=open_book(None),

@@ -25,15 +25,16 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
 from provisioner.money.price_book import open_book
-from provisioner.providers.aws.options import Account, PoolOptions
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Api, LaunchAnswer, LaunchIntent, Rate
-from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.provider import GcpProvider
+from provisioner.providers.gcp.site import Site
 from provisioner.types import PoolSettings
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, ec2_server
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang
 from tests.fakes.gce import fake_gce
+from tests.fakes.pool_machines import aws_machines, gcp_machines
 from tests.real_cluster import RealCluster
 from windlass.base.clock import SystemClock
 
@@ -102,14 +103,14 @@ def gce_url() -> Iterator[str]:
 
 
 def aws_provider(url: str) -> TimedAws:
-    options = PoolOptions(
-        pool=POOL,
+    options = aws_machines(
+        POOL,
         instance_type="g4dn.xlarge",
-        slots=1,
-        zones=(f"{REGION}a",),
-        image=UBUNTU_GPU,
+        instance_slots=1,
+        zones=[f"{REGION}a"],
+        image_id=UBUNTU_GPU,
         usd_per_hour=1.0,
-        boot_s=1e5,
+        boot_time="28h",
     )
     return TimedAws(
         account=Account(name="aws", region=REGION, endpoint_url=url),
@@ -122,12 +123,12 @@ def aws_provider(url: str) -> TimedAws:
 
 
 def gcp_provider(url: str) -> TimedGcp:
-    options = MachineOptions(
-        pool=POOL,
+    options = gcp_machines(
+        POOL,
         machine_type="a2-highgpu-1g",
-        zones=("us-central1-a",),
+        zones=["us-central1-a"],
         usd_per_hour=1.0,
-        boot_s=1e5,
+        boot_time="28h",
     )
     return TimedGcp(
         site=Site(name="gcp", project="acme", region="us-central1", endpoint_url=url),

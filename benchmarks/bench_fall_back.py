@@ -18,15 +18,8 @@ from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, JobOrder
 from rm_backends.router import Router
-from tests.fakes.agents_world import (
-    FewLogins,
-    MemoryAgentStore,
-    MemoryLogSink,
-    OneToken,
-    RecordingMaster,
-)
+from tests.fakes.agents_world import memory_pools
 from windlass.base.clock import ManualClock
-from windlass.base.ids import Ids
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 WAITING = sized(10_000, 50)
@@ -47,21 +40,8 @@ def request(number: int) -> AllocationRequest:
 
 
 def backend(clock: ManualClock) -> AgentsBackend:
-    return AgentsBackend(
-        pools=[PoolOptions(name="home", dynamic=True), PoolOptions(name="other")],
-        events=RecordingMaster(),
-        agent_store=MemoryAgentStore(),
-        log_sink=MemoryLogSink(),
-        join_tokens=OneToken(),
-        logins=FewLogins(),
-        clock=clock,
-        ids=Ids.seeded(1),
-        epoch=1,
-        master_id="m",
-        cluster_id="c",
-        cluster_name="",
-        decide=decide,
-    )
+    pools = [PoolOptions(name="home", dynamic=True), PoolOptions(name="other")]
+    return AgentsBackend(memory_pools(clock), pools, decide)
 
 
 async def cost_ms(kind: ReasonKind) -> float:
@@ -71,11 +51,11 @@ async def cost_ms(kind: ReasonKind) -> float:
     router = Router([agents], fall_back={"home": Rule(pools=("other",))}, clock=clock)
     for number in range(WAITING):
         await router.request(request(number))
-    home = agents._pools["home"]
+    home = agents.by_name["home"]
     state = home.snapshot()
     await home.apply(state, decide(state))
     reasons = dict.fromkeys(home.waiting, Reason(kind=kind, text="the quota is used"))
-    agents.availability(PoolAvailability(pool="home", reasons=reasons))
+    home.set_availability(PoolAvailability(pool="home", reasons=reasons))
     spent = 0.0
     for _ in range(SECONDS):
         clock.advance(1.0)

@@ -30,10 +30,12 @@ async def measure(pool: str) -> tuple[float, float]:
     agents = backend(ManualClock())
     for number in range(WAITING):
         await agents.request(replace(request(number), pool=pool))
-    its = agents._pools[pool]
+    its = agents.by_name[pool]
     state = its.snapshot()
     await its.apply(state, decide(state))
-    return least_ms(lambda: agents.waiting_by_kind(pool)), least_ms(lambda: agents.queue(pool))
+    return least_ms(lambda: agents.observer.waiting_by_kind(pool)), least_ms(
+        lambda: agents.observer.queue(pool)
+    )
 
 
 async def main() -> None:

@@ -76,8 +76,13 @@ from master.wiring.timed_work import housekeeping, timed_work
 from master.workspaces.agent_users import AgentUsers
 from provisioner.fleet.reconciler import Provisioner
 from provisioner.money.budgets import Money
+from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.leased_nodes import LeasedNodes
+from rm_backends.agents.options import PoolOptions
+from rm_backends.agents.provisioned_nodes import ProvisionedNodes
 from rm_backends.base import BatchOptions
+from rm_backends.batch.backend import BatchBackend
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.job_lines import JobLines
 from rm_backends.ports import JoinTokens, LogSink
@@ -225,24 +230,22 @@ class Master:
         join_tokens = self._join_tokens()
         await join_tokens.load()
         watch = LogWatch(plane.experiments.live, self._logs, lines)
-        agents = self._agents_backend(allocations, info, epoch, self._with_jobs(join_tokens), watch)
+        shared = self._agent_pools(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
-        self._dispatcher = self._make_dispatcher(agents, info, lines)
-        router = Router(
-            [agents],
-            fall_back=fall_back_rules(options.config),
-            clock=options.clock,
-            pilot_sides=pilot_sides(options.config),
-        )
+        leased = LeasedNodes(shared, may_go_elsewhere=lambda id_: router.refused(id_))
+        dispatcher = self._dispatcher = self._make_dispatcher(leased, info, lines)
+        pools = all_options(options.config, options.data_dir)
+        router, provisioned = self._resource_managers(shared, pools, dispatcher)
         allocations.connect(router)
         books = Books(self._store, options.clock)
         prices = live_prices(options.config, options.data_dir, options.clock)
-        provisioner = self._provisioner(agents, info, epoch, books, prices)
+        provisioner = self._provisioner(provisioned, leased, info, epoch, books, prices)
 
+        await shared.load()
         await allocations.rm.restore(await plane.restore())
         if provisioner is not None:
             await provisioner.load()
-            agents.set_provisioner(
+            provisioned.connect(
                 wake=provisioner.wake,
                 capacity=provisioner.capacity,
                 note_agent=provisioner.note_agent,
@@ -253,20 +256,11 @@ class Master:
         else:
             for instance_id, _ in (await FleetRepository(self._store).load()).instances:
                 log.error("still billing: no pool has a provider any more", instance=instance_id)
-        if (dispatcher := self._dispatcher) is not None:
-            await dispatcher.load()
-            agents.set_dispatcher(
-                wake=dispatcher.wake,
-                check=dispatcher.check,
-                is_instance=dispatcher.is_instance,
-                may_be_away=dispatcher.may_be_away,
-                may_go_elsewhere=router.refused,
-            )
-            group.create_task(dispatcher.run())
         for keeper in relay_keepers(
             options.config, options.data_dir, options.master_url, own_tls=options.tls is not None
         ):
             group.create_task(keeper.run())
+        group.create_task(shared.run())
         group.create_task(allocations.rm.run())
         group.create_task(allocations.run())
         for name, tick in (
@@ -308,14 +302,16 @@ class Master:
             log_watch=watch,
             cluster=router,
             operator=router,
-            gateway=agents,
-            foreseer=agents,
+            gateway=shared.gateway,
+            joins=shared.joins,
+            refused_agents=shared.refusals.all,
+            foreseer=shared,
             fall_back=router.fall_back,
             join_tokens=join_tokens,
             boots=machine_boots(
                 options.config.pools(),
                 provisioner,
-                joins=agents.joins,
+                joins=shared.joins,
                 data_dir=options.data_dir,
                 clock=options.clock,
             ),
@@ -345,17 +341,16 @@ class Master:
             return security.initial_user_password
         return first_password(self._options.data_dir)
 
-    def _agents_backend(
+    def _agent_pools(
         self,
         allocations: AllocationService,
         info: ClusterInfo,
         epoch: int,
         join_tokens: JoinTokens,
         log_sink: LogSink,
-    ) -> AgentsBackend:
+    ) -> AgentPools:
         options = self._options
-        return AgentsBackend(
-            pools=all_options(options.config, options.data_dir),
+        return AgentPools(
             events=allocations,
             agent_store=AgentsRepository(self._store),
             log_sink=log_sink,
@@ -368,8 +363,27 @@ class Master:
             cluster_id=info.cluster_id,
             cluster_name=info.cluster_name,
             certificates=options.tls.pem if options.tls is not None else str,
-            decide=decide,
         )
+
+    def _resource_managers(
+        self, shared: AgentPools, pools: Sequence[PoolOptions], dispatcher: Dispatcher | None
+    ) -> tuple[Router, ProvisionedNodes]:
+        """All of them behind the router, and the nodes that the provisioner sees."""
+        config = self._options.config
+        of_site = {pool.name for pool in config.pools() if pool.batch is not None}
+        agents = AgentsBackend(shared, [one for one in pools if one.name not in of_site], decide)
+        backends = [agents]
+        if dispatcher is not None:
+            batch = [one for one in pools if one.name in of_site]
+            backends.append(BatchBackend(shared, batch, dispatcher))
+        router = Router(
+            backends,
+            fall_back=fall_back_rules(config),
+            clock=self._options.clock,
+            pilot_sides=pilot_sides(config),
+            order=[one.name for one in pools],
+        )
+        return router, ProvisionedNodes(shared, agents.by_name.values())
 
     def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
@@ -393,18 +407,24 @@ class Master:
         )
 
     def _provisioner(
-        self, agents: AgentsBackend, info: ClusterInfo, epoch: int, books: Books, prices: LivePrices
+        self,
+        provisioned: ProvisionedNodes,
+        leased: LeasedNodes,
+        info: ClusterInfo,
+        epoch: int,
+        books: Books,
+        prices: LivePrices,
     ) -> Provisioner | None:
         options = self._options
         elastic = [p for p in options.config.pools() if p.is_elastic]
-        make = options.provider or self._all_providers(prices, agents)
+        make = options.provider or self._all_providers(prices, leased)
         providers = make(elastic, info.cluster_id)
         if not providers:
             return None
         return Provisioner(
             pools=[pool_settings(p) for p in elastic],
             providers=providers,
-            host=agents,
+            host=provisioned,
             store=FleetRepository(self._store, books.note),
             clock=options.clock,
             ids=options.ids,
@@ -429,7 +449,7 @@ class Master:
         return self._pilots is not None and self._pilots.may_be_away(agent_id)
 
     def _make_dispatcher(
-        self, agents: AgentsBackend, info: ClusterInfo, lines: MasterLines
+        self, leased: LeasedNodes, info: ClusterInfo, lines: MasterLines
     ) -> Dispatcher | None:
         options = self._options
         pools = [pool for pool in options.config.pools() if pool.batch is not None]
@@ -451,7 +471,7 @@ class Master:
         return Dispatcher(
             pools=[dispatch_options(pool) for pool in pools],
             system=site.system,
-            host=agents,
+            host=leased,
             store=JobLines(LeaseRepository(self._store), lines, files),
             files=files,
             token=partial(job_token, JoinTokenSigner(self.secret)),
@@ -463,7 +483,7 @@ class Master:
             users=site.users,
         )
 
-    def _all_providers(self, prices: LivePrices, agents: AgentsBackend) -> ProviderFactory:
+    def _all_providers(self, prices: LivePrices, leased: LeasedNodes) -> ProviderFactory:
         options = self._options
         tokens = LaunchTokens(JoinTokenSigner(self.secret))
         cert = None if options.tls is None else options.tls.files.cert.absolute()
@@ -482,7 +502,7 @@ class Master:
             token=partial(job_token, JoinTokenSigner(self.secret)),
             clock=options.clock,
             check_lease=self._store.check_lease,
-            host=agents,
+            host=leased,
             site=None if self._batch_site is None else self._batch_site.part(),
         )
         boot = CloudBoot(master_url=options.master_url, master_cert=cert, tokens=tokens)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from master.core.deadlines import Deadline
 from master.core.scheduler.types import Running
 from provisioner.types import PoolAvailability, PoolDemand
 
@@ -108,11 +109,10 @@ class NodeHost(Protocol):
         """What holds slots or places in that pool at this instant."""
         ...
 
-    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
-        """The machine goes at `by`: no more work is placed there, and what it runs is asked to leave until then.
+    def leave(self, agent_id: str, deadline: Deadline) -> None:
+        """The machine goes: no more work is placed there, and what it runs is asked to leave until then.
 
-        `taken_back`: by its provider; what runs there is demand from now on. Else the planner has seen to that. May be
-        repeated, and come before its agent does.
+        May be repeated, and come before its agent does.
         """
         ...
 

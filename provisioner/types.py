@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
+from master.core.deadlines import Cause
 from master.core.machines import NO_FACTS as NO_FACTS
 from master.core.machines import NO_REQUIREMENTS as NO_REQUIREMENTS
 from master.core.machines import MachineFacts as MachineFacts
@@ -255,12 +256,12 @@ class PoolAvailability:
     """request id -> reason, for gangs that the planner knows."""
     ends_at: Mapping[str, float] = field(default_factory=dict)
     """instance id -> when it will end, where its offer says so."""
+    end_cause: Cause = Cause.LIFETIME
+    """Why they end then."""
     facts: Mapping[str, MachineFacts] = field(default_factory=dict)
     """instance id -> what it is."""
     leases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """request id -> the agents of its batch job. Of pools that dispatch only."""
-    starts_at: Mapping[str, float] = field(default_factory=dict)
-    """request id -> when it will probably start, as a batch system says."""
+    """request id -> the agents that were made for it."""
 
     def for_scheduler(self, *, age_s: float, joined: Container[str]) -> tuple[Launchable, ...]:
         """What will or could come, as it is `age_s` later, without instances whose agents have joined since."""

@@ -258,6 +258,17 @@ class Granted:
     """Why it did."""
 
 
+class LossKind(StrEnum):
+    """What it means for the work that was lost."""
+
+    MACHINE = "machine"
+    """Nobody's fault: it runs again."""
+    TIME_LIMIT = "time limit"
+    """The time of a batch job was over. Without a new checkpoint in that time the next job will not get on either."""
+    ON_PURPOSE = "on purpose"
+    """Somebody ended it where the master is not asked: it is not run again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAsked:
     """The scheduler wants the slots back: preempt it. The master answers by ending it, sooner or later.
@@ -268,8 +279,8 @@ class ReleaseAsked:
     allocation_id: str
     reason: str
     deadline: datetime | None = None
-    at_limit: bool = False
-    """The deadline is the end of the time that a batch job was given: `LossKind.TIME_LIMIT`."""
+    kind: LossKind = LossKind.MACHINE
+    """What its end at the deadline means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,17 +292,6 @@ class ResourceChanged:
     phase: ContainerPhase
     exit: ContainerExit | None = None
     addresses: tuple[str, ...] = ()
-
-
-class LossKind(StrEnum):
-    """What it means for the work that was lost."""
-
-    MACHINE = "machine"
-    """Nobody's fault: it runs again."""
-    TIME_LIMIT = "time limit"
-    """The time of a batch job was over. Without a new checkpoint in that time the next job will not get on either."""
-    ON_PURPOSE = "on purpose"
-    """Somebody ended it where the master is not asked: it is not run again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

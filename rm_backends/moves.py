@@ -53,8 +53,11 @@ RETRY_S = 1.0
 """Pause before a call of a move is repeated."""
 
 
-class PoolBackend(ResourceManager, Observer, Protocol):
+class PoolBackend(ResourceManager, Protocol):
     """A resource manager between whose pools, and those of others, requests may move."""
+
+    @property
+    def observer(self) -> Observer: ...
 
     def knows(self, allocation_id: str) -> bool:
         """Whether it waits or holds something here."""
@@ -417,7 +420,7 @@ class Moves:
         held = sum(
             sum(entry.placement.values())
             for pool, backend in self._backends.items()
-            for entry in backend.queue(pool, job_id)
+            for entry in backend.observer.queue(pool, job_id)
         )
         ones = self._of_job[job_id].values()
         return held + sum(o.request.slots for o in ones if o.wait.is_away and not o.holds)

@@ -31,7 +31,7 @@ from rm_backends.base import (
     Withdrawn,
 )
 from rm_backends.moves import Moves, PoolBackend
-from rm_backends.observer import AgentOperator
+from rm_backends.observer import AgentOperator, Observer
 from rm_backends.views import (
     AgentKey,
     AgentView,
@@ -46,6 +46,9 @@ from windlass.base.errors import InvalidArgument, InvalidState, NotFound, Unsati
 
 class RoutedBackend(PoolBackend, Protocol):
     """A backend beside others."""
+
+    @property
+    def observer(self) -> Observer: ...
 
     @property
     def operator(self) -> AgentOperator | None:
@@ -67,18 +70,20 @@ class Router:
         fall_back: Mapping[str, Rule] | None = None,
         clock: Clock | None = None,
         pilot_sides: Mapping[str, PilotSide] | None = None,
+        order: Sequence[str] = (),
     ) -> None:
-        """`fall_back` by pool; `pilot_sides` of pools of mode auto."""
+        """`fall_back` by pool; `pilot_sides` of pools of mode auto; `order`: in which pools are listed."""
         if not backends:
             raise InvalidArgument("a cluster needs at least one resource manager")
         self._backends = tuple(backends)
-        self._by_pool: dict[str, RoutedBackend] = {}
+        by_pool: dict[str, RoutedBackend] = {}
         self._homeless: dict[str, AllocationRequest] = {}
         for backend in backends:
             for pool in backend.pools():
-                if pool in self._by_pool:
+                if pool in by_pool:
                     raise InvalidArgument(f"two resource managers have a pool '{pool}'")
-                self._by_pool[pool] = backend
+                by_pool[pool] = backend
+        self._by_pool = {pool: by_pool[pool] for pool in (*order, *by_pool) if pool in by_pool}
         self._auto = AutoModes(
             pilot_sides or {},
             check=lambda request: self._backend(request.pool).check(request),
@@ -241,34 +246,36 @@ class Router:
     # Observer
 
     def pools_view(self) -> Sequence[PoolView]:
-        return tuple(view for backend in self._backends for view in backend.pools_view())
+        views = [view for backend in self._backends for view in backend.observer.pools_view()]
+        by_name = {view.name: view for view in views}
+        return tuple(by_name[pool] for pool in self._by_pool)
 
     def scheduler(self, pool: str) -> SchedulerSettings | None:
-        return self._backend(pool).scheduler(pool)
+        return self._backend(pool).observer.scheduler(pool)
 
     def jobs_in(self, pool: str) -> Sequence[JobInPool]:
-        return self._backend(pool).jobs_in(pool)
+        return self._backend(pool).observer.jobs_in(pool)
 
     def queue(self, pool: str, job_id: str | None = None) -> Sequence[QueueEntry]:
-        return self._backend(pool).queue(pool, job_id)
+        return self._backend(pool).observer.queue(pool, job_id)
 
     def waiting_by_kind(self, pool: str) -> Mapping[ReasonKind, int]:
-        return self._backend(pool).waiting_by_kind(pool)
+        return self._backend(pool).observer.waiting_by_kind(pool)
 
     def away(self, job_id: str) -> Sequence[str]:
         """The pools that work of a job has fallen back to, and waits or runs in."""
         return tuple(sorted({*self._moves.away(job_id), *self._auto.away(job_id)}))
 
     def agents(self) -> Sequence[AgentView]:
-        views = [view for backend in self._backends for view in backend.agents()]
+        views = [view for backend in self._backends for view in backend.observer.agents()]
         return tuple(sorted(views, key=lambda view: view.id))
 
     def agent_keys(self) -> Sequence[AgentKey]:
-        keys = [key for backend in self._backends for key in backend.agent_keys()]
+        keys = [key for backend in self._backends for key in backend.observer.agent_keys()]
         return tuple(sorted(keys, key=lambda key: key.id))
 
     def agent(self, agent_id: str) -> AgentView:
-        return self._backend_of(agent_id).agent(agent_id)
+        return self._backend_of(agent_id).observer.agent(agent_id)
 
     # AgentOperator
 
@@ -293,7 +300,7 @@ class Router:
         """Raises NotFound, and InvalidState for an agent that others operate."""
         backend = self._backend_of(agent_id)
         if backend.operator is None:
-            pool = backend.agent(agent_id).pool
+            pool = backend.observer.agent(agent_id).pool
             raise InvalidState(
                 f"agent '{agent_id}' of resource pool '{pool}' cannot be enabled, disabled or removed here: "
                 "use the tools of the cluster that it belongs to"
@@ -303,7 +310,7 @@ class Router:
     def _backend_of(self, agent_id: str) -> RoutedBackend:
         for backend in self._backends:
             try:
-                backend.agent(agent_id)
+                backend.observer.agent(agent_id)
             except NotFound:
                 continue
             return backend

@@ -18,14 +18,15 @@ from typing import Any
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.money.price_book import BUNDLED, MachineType, PriceBook, PriceTable, parse
 from provisioner.providers.aws import prices as of_aws
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.client import Client as AwsClient
-from provisioner.providers.aws.options import Account
 from provisioner.providers.gcp import prices as of_gcp
 from provisioner.providers.gcp.catalogue import TypeFacts
 from provisioner.providers.gcp.client import Client as GcpClient
 from provisioner.providers.gcp.client import GceError
-from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.site import Site
+from provisioner.sections.gcp import GcpMachine
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
 
@@ -119,13 +120,13 @@ def write(path: Path, document: Mapping[str, Any], found: Sequence[FreshPrice], 
     return 0
 
 
-def _google(table: PriceTable) -> Iterator[tuple[MachineOptions, TypeFacts]]:
+def _google(table: PriceTable) -> Iterator[tuple[GcpMachine, TypeFacts]]:
     """All that its billing catalogue could name: machines, and GPUs that are added to one."""
     section = table.clouds["gcp"]
     for name, machine in section.types.items():
-        yield MachineOptions(pool="", machine_type=name), _facts(machine)
+        yield GcpMachine(machine_type=name, gpu_num=0), _facts(machine)
     for gpu in section.accelerators:
-        yield MachineOptions(pool="", machine_type="n1-standard-1", gpu=gpu, gpus=1), TypeFacts()
+        yield GcpMachine(machine_type="n1-standard-1", gpu_type=gpu, gpu_num=1), TypeFacts()
 
 
 def _facts(machine: MachineType) -> TypeFacts:

@@ -299,14 +299,15 @@ def terminate(
     *,
     now: datetime,
     deadline: datetime | None = None,
-    at_limit: bool = False,
+    kind: LossKind = LossKind.MACHINE,
 ) -> Step:
     """End it gracefully (pause, stop, preemption): preempt what is ready, kill what is not, withdraw what waits.
 
     `deadline`: when what it runs on goes. It is never later than the one that the preemption timeout gives, and a
     later call can only bring it forward. Work that cannot be preempted is told the deadline and ends with its machine.
-    `at_limit`: the deadline is the end of the time of its batch job.
+    `kind`: what its end at the deadline means.
     """
+    at_limit = kind is LossKind.TIME_LIMIT
     if not state.is_open:
         return state, ()
     if not state.has_slots:

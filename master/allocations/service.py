@@ -178,7 +178,7 @@ class AllocationService:
                     reason=event.reason,
                     now=self._clock.now(),
                     deadline=event.deadline,
-                    at_limit=event.at_limit,
+                    kind=event.kind,
                 ),
             )
         elif isinstance(event, ResourceChanged):

@@ -142,13 +142,6 @@ class AgentGateway(Protocol):
         """Why a connection that shows these is not even accepted; empty if it is."""
         ...
 
-    @property
-    def joins(self) -> AgentJoins: ...
-
-    def refused_agents(self) -> Sequence[RefusalView]:
-        """Newest first."""
-        ...
-
     async def serve(
         self, channel: Channel, *, pool: str, token: str, peer: str, credential: str = ""
     ) -> None:
@@ -182,6 +175,9 @@ class Services:
     """Pools, agents and queues of all resource managers."""
     operator: AgentOperator
     gateway: AgentGateway
+    joins: AgentJoins
+    refused_agents: Callable[[], Sequence[RefusalView]]
+    """Newest first."""
     join_tokens: IssuedTokens
     foreseer: Foreseer
     fall_back: Callable[[AllocationRequest], Rule]

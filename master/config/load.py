@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from master.config.cloud_keys import CloudSection
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL, pilot_side
@@ -21,6 +20,7 @@ from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
 from master.core.expconf.normalise import normalise_container_defaults
 from master.core.expconf.storage_names import name_problems
+from provisioner.sections.cloud import CloudSection
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect

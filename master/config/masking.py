@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from master.config.durations import AUTO
 from master.config.model import MasterConfig
 from master.core.expconf import secrets
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.durations import AUTO
 from windlass.base.durations import format_duration
 from windlass.base.no_effect import mark_of
 

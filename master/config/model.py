@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from master.config.batch_manager import BatchResourceManager
-from master.config.durations import NonNegativeDuration
 from master.config.money import ClusterBudget, Prices
 from master.config.partitions import (
     Partition,
@@ -45,6 +44,7 @@ from master.config.sections import (
     UiCustomization,
 )
 from master.core.expconf.container_defaults import merge_container_defaults
+from master.core.expconf.durations import NonNegativeDuration
 from master.core.expconf.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.storage import CheckpointStorage
 from windlass.base.errors import InvalidConfig

@@ -11,14 +11,13 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from master.config.batch import BatchKeys, BatchSection, HpcSection
 from master.config.batch_manager import BatchResourceManager, ManagerNames
-from master.config.cloud_keys import CloudSection
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
-from master.config.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.config.money import PoolBudget
 from master.config.providers import EmbeddedSection, MachineSection, ProviderSection
 from master.config.scheduler import SchedulerSection
 from master.config.stopped_agents import StoppedAgentsSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import (
     TAG_MARK,
     FreeMap,
@@ -35,6 +34,7 @@ from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.planning.disruption import NO_DISRUPTION, Disruption
 from provisioner.planning.idle_time import MOST_IDLE_S
 from provisioner.planning.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
+from provisioner.sections.cloud import CloudSection
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"

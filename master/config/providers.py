@@ -8,11 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Tag
 
-from master.config.aws import AwsSection
 from master.config.batch import HpcSection, PbsSection, SlurmSection
-from master.config.cloud_keys import SITE_NAME
-from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
-from master.config.gcp import GcpSection
+from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import (
     TAG_MARK,
     NonNegative,
@@ -21,6 +18,9 @@ from master.core.expconf.schema import (
     Section,
     member_of,
 )
+from provisioner.sections.aws import AwsSection
+from provisioner.sections.cloud import SITE_NAME
+from provisioner.sections.gcp import GcpSection
 
 PROVIDERS = ("embedded", "aws", "gcp", "slurm", "pbs", "hpc")
 

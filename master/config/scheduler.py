@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, model_validator
 
-from master.config.durations import NonNegativeDuration
+from master.core.expconf.durations import NonNegativeDuration
 from master.core.expconf.schema import Priority, Section
 from master.core.scheduler.types import (
     DEFAULT_PRIORITY,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
-from master.config.durations import PositiveDuration
+from master.core.expconf.durations import PositiveDuration
 from master.core.expconf.schema import FreeMap, Integer, Item, Items, Positive, Section
 from windlass.base.durations import parse_duration
 from windlass.base.no_effect import NoEffect

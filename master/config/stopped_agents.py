@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from master.config.durations import PositiveDuration
+from master.core.expconf.durations import PositiveDuration
 from master.core.expconf.schema import NonNegative, Section
 from provisioner.planning.stopped_agents import StoppedAgents
 

@@ -25,7 +25,6 @@ def pool_options(pool: ResolvedPool) -> PoolOptions:
         max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
         agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
         dynamic=pool.is_elastic or pool.batch is not None,
-        dispatch=pool.batch is not None,
         kind=_kind(pool),
         description=pool.description,
         require_isolation=pool.require_isolation,
@@ -54,7 +53,7 @@ def _closed(home: PoolOptions, name: str) -> PoolOptions:
         f"resource pool '{name}' only finishes what runs there, as pool '{home.name}' is not of mode auto any more: "
         f"use '{home.name}'"
     )
-    return replace(home, name=name, dynamic=True, dispatch=False, closed=why)
+    return replace(home, name=name, dynamic=True, closed=why)
 
 
 def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:

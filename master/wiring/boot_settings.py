@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 from agent_bootstrap.scripts.boot_files import BootSettings
 from master.config import ResolvedPool
-from master.config.cloud_keys import CloudSection
-from master.wiring import aws as aws_pools
-from master.wiring import gcp as gcp_pools
-from provisioner.providers.gcp.offers import kind_of
+from master.wiring.aws import accounts_of
+from master.wiring.gcp import sites_of
+from provisioner.sections.aws import AwsMachines
+from provisioner.sections.cloud import CloudSection
+from provisioner.sections.gcp import GcpMachines
 from provisioner.types import OfferKey
 from windlass.base.errors import InvalidState
 from windlass.base.image_reference import DEFAULT_REGISTRY
@@ -87,9 +88,10 @@ def _registries(pool: ResolvedPool) -> Mapping[str, Mapping[str, str]]:
 
 
 def _sections(pools: Sequence[ResolvedPool]) -> Iterator[tuple[Kind, ResolvedPool, CloudSection]]:
-    for account, of_aws in aws_pools.accounts_of(pools).items():
-        for pool, aws in of_aws:
-            yield (pool.name, account.name, aws.instance_type), pool, aws
-    for site, of_gcp in gcp_pools.sites_of(pools).items():
-        for pool, gcp in of_gcp:
-            yield (pool.name, site.name, kind_of(gcp_pools.options_of(pool, gcp))), pool, gcp
+    by_name = {pool.name: pool for pool in pools}
+    bought: list[tuple[str, AwsMachines | GcpMachines]] = [
+        *((account.name, each) for account, aws in accounts_of(pools).items() for each in aws),
+        *((site.name, each) for site, gcp in sites_of(pools).items() for each in gcp),
+    ]
+    for provider, each in bought:
+        yield (each.pool, provider, each.section.kind), by_name[each.pool], each.section

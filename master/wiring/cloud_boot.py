@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
-from master.config.cloud_keys import CloudSection
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.providers.base import LaunchIntent
+from provisioner.sections.cloud import CloudSection, PoolMachines, SectionT
 from windlass.base.json_types import JsonMapping
 from windlass.base.tls.trust import read_certificates
 
@@ -33,11 +33,11 @@ class CloudBoot:
     """A file with the certificate that it shows; None: plain HTTP."""
     tokens: LaunchTokens
 
-    def settings(self, section: CloudSection, pool: str) -> JsonMapping:
-        """What user data is made of, beside the intent. Kept with each launch; no secrets.
+    def told(self, bought: Sequence[PoolMachines[SectionT]]) -> Sequence[PoolMachines[SectionT]]:
+        """With what user data is made of, beside the intent. Raises InvalidConfig where no machine could be told so."""
+        return [replace(each, boot=self._settings(each.section, each.pool)) for each in bought]
 
-        Raises InvalidConfig where no machine could be told so.
-        """
+    def _settings(self, section: CloudSection, pool: str) -> JsonMapping:
         # A master that signs its certificate itself keeps its key in the same file.
         cert = "" if self.master_cert is None else read_certificates(self.master_cert, "master")
         told = {

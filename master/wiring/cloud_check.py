@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from master.config import MasterConfig
-from master.wiring import aws as aws_pools
-from master.wiring import gcp as gcp_pools
+from master.wiring.aws import accounts_of
+from master.wiring.gcp import sites_of
 from provisioner.money.price_book import open_book
 from provisioner.providers.aws import check as aws_check
 from provisioner.providers.findings import CloudFinding
@@ -22,20 +22,8 @@ async def cloud_findings(
     prices = open_book(data_dir, config.prices.rules())
     found: list[CloudFinding] = []
     elastic = [pool for pool in config.pools() if pool.is_elastic]
-    for account, bought in aws_pools.accounts_of(elastic).items():
-        aws = [
-            aws_check.Wanted(
-                options=aws_pools.options_of(pool, section), max_instances=pool.max_instances
-            )
-            for pool, section in bought
-        ]
+    for account, aws in accounts_of(elastic).items():
         found += await aws_check.check(account, aws, prices, clock.now())
-    for site, sections in gcp_pools.sites_of(elastic).items():
-        gcp = [
-            gcp_check.Wanted(
-                options=gcp_pools.options_of(pool, section), max_instances=pool.max_instances
-            )
-            for pool, section in sections
-        ]
+    for site, gcp in sites_of(elastic).items():
         found += await gcp_check.check(site, gcp, prices)
     return found

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
+from agent_bootstrap.scripts.user_data import Cloud
 from master.config import ResolvedPool
-from master.wiring import aws as aws_pools
-from master.wiring import gcp as gcp_pools
-from master.wiring.aws import AwsProviders
+from master.prices.live import LivePrices
+from master.wiring.aws import accounts_of, region_of_environment
 from master.wiring.batch.pilots import PilotProviders
 from master.wiring.cloud_boot import CloudBoot
 from master.wiring.elastic import EmbeddedProviders, ProviderFactory
-from master.wiring.gcp import GcpProviders
+from master.wiring.gcp import ZONE_VARIABLE, sites_of
 from provisioner.money.price_book import PriceBook
-from provisioner.providers.aws import offers as aws
+from provisioner.providers.aws import offers as of_aws
+from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Provider
-from provisioner.providers.gcp import offers as gcp
+from provisioner.providers.gcp import offers as of_gcp
+from provisioner.providers.gcp.provider import GcpProvider
 from provisioner.types import Offer
+from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig
 
 
@@ -29,36 +33,74 @@ def expected_offers(
 
     Raises InvalidConfig as the clouds' providers do.
     """
-    region = partial(_aws_region, prices)
-    for account, bought in aws_pools.accounts_of(pools, default=region).items():
-        for pool, section in bought:
-            options = aws_pools.options_of(pool, section)
-            yield pool.name, aws.expected_offers(account, options, prices)
-    zone = partial(_gcp_zone, prices)
-    for site, sold in gcp_pools.sites_of(pools, default=zone).items():
-        for pool, each in sold:
-            machines = gcp_pools.options_of(pool, each, default=zone)
-            yield pool.name, gcp.expected_offers(site, machines, prices)
+    for account, aws in accounts_of(pools, default=partial(_aws_region, prices)).items():
+        for machines in aws:
+            yield machines.pool, of_aws.expected_offers(account, machines, prices)
+    for site, gcp in sites_of(pools, default=partial(_gcp_zone, prices)).items():
+        for each in gcp:
+            yield each.pool, of_gcp.expected_offers(site, each, prices)
 
 
 def _aws_region(prices: PriceBook) -> str:
-    return aws_pools.region_of_environment() or prices.reference_region(aws.CLOUD)
+    return region_of_environment() or prices.reference_region(of_aws.CLOUD)
 
 
 def _gcp_zone(prices: PriceBook) -> str:
-    return os.environ.get(gcp_pools.ZONE_VARIABLE) or f"{prices.reference_region(gcp.CLOUD)}-a"
+    return os.environ.get(ZONE_VARIABLE) or f"{prices.reference_region(of_gcp.CLOUD)}-a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudProviders:
+    """Each method is a `ProviderFactory`, and raises InvalidConfig with every problem.
+
+    Nothing is asked of a cloud yet, but the region or zone if nobody says it.
+    """
+
+    boot: CloudBoot
+    clock: Clock
+    prices: LivePrices
+
+    def aws(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+        made = tuple(
+            AwsProvider(
+                account=account,
+                pools=self.boot.told(machines),
+                cluster_id=cluster_id,
+                clock=self.clock,
+                prices=self.prices.book,
+                user_data=partial(self.boot.user_data, Cloud.AWS),
+            )
+            for account, machines in accounts_of(pools).items()
+        )
+        self.prices.serve(made)
+        return made
+
+    def gcp(self, pools: Sequence[ResolvedPool], cluster_id: str) -> Sequence[Provider]:
+        made = tuple(
+            GcpProvider(
+                site=site,
+                pools=self.boot.told(machines),
+                cluster_id=cluster_id,
+                clock=self.clock,
+                prices=self.prices.book,
+                user_data=partial(self.boot.user_data, Cloud.GCP),
+            )
+            for site, machines in sites_of(pools).items()
+        )
+        self.prices.serve(made)
+        return made
 
 
 def all_providers(
     embedded: EmbeddedProviders, boot: CloudBoot, pilots: PilotProviders
 ) -> ProviderFactory:
     """Raises InvalidConfig where providers of two types have one name: their machines could not be told apart."""
-    clock, prices = embedded.clock, embedded.prices
+    clouds = CloudProviders(boot=boot, clock=embedded.clock, prices=embedded.prices)
     return named_apart(
         {
             "embedded": embedded,
-            "aws": AwsProviders(boot=boot, clock=clock, prices=prices),
-            "gcp": GcpProviders(boot=boot, clock=clock, prices=prices),
+            "aws": clouds.aws,
+            "gcp": clouds.gcp,
             "slurm or pbs": pilots,
         }
     )

@@ -16,6 +16,7 @@ from functools import partial
 from time import perf_counter
 
 from master.core.actor import Actor
+from master.core.deadlines import Cause, Deadline
 from provisioner.capacity.offer_views import OfferView, offer_id, offer_views
 from provisioner.capacity.refusals import Unseen
 from provisioner.fleet.calls import Calls
@@ -332,9 +333,10 @@ class Provisioner:
         for instance_id in new.retired:
             self._host.drain(instance_id)
         for instance_id, (by, why) in {**self._moving(), **planned.leaving}.items():
-            self._host.leave(instance_id, by, why)
+            self._host.leave(instance_id, Deadline(at=by, cause=Cause.EMPTIED, reason=why))
         for instance_id, notice in leaving(self._state.instances).items():
-            self._host.leave(instance_id, notice.at, notice.why, taken_back=True)
+            taken_back = Deadline(at=notice.at, cause=Cause.TAKEN_BACK, reason=notice.why)
+            self._host.leave(instance_id, taken_back)
         for availability in planned.availabilities:
             self._host.availability(availability)
         self.tally.passes.add(perf_counter() - begun)

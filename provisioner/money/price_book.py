@@ -375,6 +375,12 @@ def open_book(data_dir: Path | None, overrides: Sequence[Override] = ()) -> Pric
     return PriceBook(table=table, overrides=tuple(overrides), file=newer)
 
 
+@cache
+def known_types(cloud: str) -> tuple[str, ...]:
+    """Of its machines: those that the bundled price book names."""
+    return tuple(read_table(BUNDLED).clouds[cloud].types)
+
+
 def import_table(path: Path, data_dir: Path, today: date) -> PriceTable:
     """Check a table and write it into the data folder. Raises InvalidConfig if it is malformed or not newer."""
     table = read_table(path)

@@ -12,6 +12,8 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import PriceBook
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
+from provisioner.providers.images import is_bake
+from provisioner.sections.cloud import PoolMachines, SectionT
 from provisioner.types import Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
@@ -21,23 +23,17 @@ REFRESH_S = 300.0
 log = logging.getLogger(__name__)
 
 
-class _Options(Protocol):
-    @property
-    def pool(self) -> str: ...
-
-
 class _Client(Protocol):
     def open(self) -> None: ...
 
     def close(self) -> None: ...
 
 
-OptionsT = TypeVar("OptionsT", bound=_Options)
 CatalogueT = TypeVar("CatalogueT")
 ClientT = TypeVar("ClientT", bound=_Client)
 
 
-class CloudProvider(ABC, Generic[OptionsT, CatalogueT, ClientT]):
+class CloudProvider(ABC, Generic[SectionT, CatalogueT, ClientT]):
     """Calls go to threads; what is for sale is asked every few minutes, and remembered in between."""
 
     list_every_s = 10.0
@@ -47,7 +43,7 @@ class CloudProvider(ABC, Generic[OptionsT, CatalogueT, ClientT]):
         self,
         *,
         client: ClientT,
-        pools: Sequence[OptionsT],
+        pools: Sequence[PoolMachines[SectionT]],
         cluster_id: str,
         clock: Clock,
         prices: PriceBook,
@@ -70,14 +66,16 @@ class CloudProvider(ABC, Generic[OptionsT, CatalogueT, ClientT]):
         """What is for sale. Raises ProviderError."""
 
     @abstractmethod
-    def _offers_of(self, options: OptionsT, catalogue: CatalogueT) -> Sequence[Offer]: ...
+    def _offers_of(
+        self, machines: PoolMachines[SectionT], catalogue: CatalogueT
+    ) -> Sequence[Offer]: ...
 
     @abstractmethod
-    def _expected_offers(self, options: OptionsT) -> Sequence[Offer]:
+    def _expected_offers(self, machines: PoolMachines[SectionT]) -> Sequence[Offer]:
         """As configured, by the facts of the price book."""
 
     @abstractmethod
-    def _for_image(self, options: OptionsT) -> OptionsT:
+    def _for_image(self, machines: PoolMachines[SectionT]) -> PoolMachines[SectionT]:
         """One machine that nobody takes back, and that needs no other near it."""
 
     @abstractmethod
@@ -90,14 +88,14 @@ class CloudProvider(ABC, Generic[OptionsT, CatalogueT, ClientT]):
         return None if self._catalogue is None else self._offers.get(pool, ())
 
     def could_offer(self, pool: str) -> Sequence[Offer]:
-        return [offer for options in self._of(pool) for offer in self._expected_offers(options)]
+        return [offer for machines in self._of(pool) for offer in self._expected_offers(machines)]
 
     def bake_offers(self, pool: str) -> Sequence[Offer]:
         known = self._catalogue
         if known is None:
             return ()
-        makers = [self._for_image(options) for options in self._of(pool)]
-        return [offer for options in makers for offer in self._offers_of(options, known)]
+        makers = [self._for_image(machines) for machines in self._of(pool)]
+        return [offer for machines in makers for offer in self._offers_of(machines, known)]
 
     async def open(self) -> None:
         self._client.open()
@@ -129,13 +127,24 @@ class CloudProvider(ABC, Generic[OptionsT, CatalogueT, ClientT]):
 
     def _offer(self, catalogue: CatalogueT) -> None:
         offers: dict[str, tuple[Offer, ...]] = {}
-        for options in self._pools:
-            more = self._offers_of(options, catalogue)
-            offers[options.pool] = (*offers.get(options.pool, ()), *more)
+        for machines in self._pools:
+            more = self._offers_of(machines, catalogue)
+            offers[machines.pool] = (*offers.get(machines.pool, ()), *more)
         self._offers = offers
 
-    def _of(self, pool: str) -> Iterator[OptionsT]:
-        return (options for options in self._pools if options.pool == pool)
+    def _bought(self, intent: LaunchIntent) -> tuple[PoolMachines[SectionT], CatalogueT]:
+        """By which machines of a pool, and by what was for sale. Raises ProviderError."""
+        kind = (intent.pool, intent.offer.key.instance_type)
+        machines = next((x for x in self._pools if (x.pool, x.section.kind) == kind), None)
+        if machines is None or self._catalogue is None:
+            raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
+        return (
+            self._for_image(machines) if is_bake(intent.intent_id) else machines,
+            self._catalogue,
+        )
+
+    def _of(self, pool: str) -> Iterator[PoolMachines[SectionT]]:
+        return (machines for machines in self._pools if machines.pool == pool)
 
 
 def check_size(user_data: str, intent: LaunchIntent, limit: int, who: str) -> None:

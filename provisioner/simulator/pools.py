@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from master.core import fall_back
+from master.core.deadlines import Deadline
 from master.core.fall_back import Prospect, Wait
 from master.core.reasons import Reason
 from master.core.scheduler import decide
@@ -263,7 +264,7 @@ class SimulatedCluster:
             for run in self.pools[pool].runs.values()
         ]
 
-    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
+    def leave(self, agent_id: str, deadline: Deadline) -> None:
         for pool in self.pools.values():
             node = pool.nodes.get(agent_id)
             if node is None:

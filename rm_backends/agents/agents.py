@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import count, islice
 from typing import Protocol
 
-from agent_bootstrap.protocol import IsolationKind, Leaving, Message, Slot, SlotKind
+from agent_bootstrap.protocol import IsolationKind, Message, Slot, SlotKind
+from master.core.deadlines import Cause, Deadline
 from master.core.machines import NO_FACTS, MachineFacts
 from master.core.scheduler.types import AgentState
 from rm_backends.ports import AgentRecord
+
+CLOCKS_DIFFER_S = 30.0
+"""An end that is so much earlier than it was is not just told anew."""
 
 
 class Presence(StrEnum):
@@ -83,14 +88,10 @@ class Agent:
     devices: tuple[Slot, ...] = ()
     """Empty for an agent that is only remembered."""
     cordoned: bool = False
-    leaving: Leaving | None = None
-    """When and why its machine goes: it gets nothing more, and its work was asked to leave."""
-    leaving_is_its_own: bool = False
-    """The agent said so, and may take it back; else its provider did."""
-    ends_at: float | None = None
-    """When it will go, as it or its provider said: what could not use it until then is not placed there."""
-    ends_early: bool = False
-    """Time was taken away from it: its site preempts it."""
+    leaving: Deadline | None = None
+    """It gets nothing more, and its work was asked to leave."""
+    end: Deadline | None = None
+    """As it or its provider said: what could not use it until then is not placed there."""
     holds: dict[str, Hold] = field(default_factory=dict)
     """By container id. Changed by `take` and `give_back` only."""
     log_offsets: dict[str, int] = field(default_factory=dict)
@@ -109,6 +110,27 @@ class Agent:
     @property
     def id(self) -> str:
         return self.record.agent_id
+
+    @property
+    def ends_at(self) -> float | None:
+        return None if self.end is None else self.end.at
+
+    @property
+    def is_cut_short(self) -> bool:
+        return self.end is not None and self.end.cause is Cause.CUT_SHORT
+
+    def says_end(self, at: datetime | None, cause: Cause) -> None:
+        """As it connects. That it was cut short stays so."""
+        if at is not None:
+            known = Cause.CUT_SHORT if self.is_cut_short else cause
+            self.end = Deadline(at=at.timestamp(), cause=known)
+        elif not self.is_cut_short:
+            self.end = None
+
+    def note_end(self, end: Deadline) -> None:
+        """What whoever supplies machines says of it counts more than what it says itself."""
+        sooner = self.end is not None and end.at < self.end.at - CLOCKS_DIFFER_S
+        self.end = replace(end, cause=Cause.CUT_SHORT) if sooner or self.is_cut_short else end
 
     def is_one_of(self, names: Collection[str]) -> bool:
         """Whether it is called so, or its node is at its site."""

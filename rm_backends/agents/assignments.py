@@ -16,10 +16,10 @@ from agent_bootstrap.protocol import (
     ContainerState,
     ForgetContainer,
     KillContainer,
-    Leaving,
     Message,
     StartContainer,
 )
+from master.core.deadlines import Cause, Deadline
 from master.core.scheduler.types import Placement
 from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
@@ -235,20 +235,17 @@ class Assignments:
             else:
                 self._lose_part(entry, part, reason)
 
-    def ask_to_leave(self, agent: Agent, leaving: Leaving) -> None:
+    def ask_to_leave(self, agent: Agent, deadline: Deadline) -> None:
         """All that it runs: by the time at which the agent goes. What cannot be preempted is told only."""
-        at = leaving.at.astimezone(UTC).strftime("at %Y-%m-%d %H:%M:%S UTC")
-        reason = f"agent {agent.id} goes {'now' if leaving.waits else at}: {leaving.reason}"
+        reason = f"agent {agent.id} goes {deadline.when}: {deadline.reason}"
         for entry, part in self._held_by(agent):
             if part.is_live:
-                takes_its_time = leaving.waits and entry.request.preemptible
-                self.ask(entry, reason, None if takes_its_time else leaving.at)
+                self.ask(entry, reason, deadline)
 
-    def ask(
-        self, entry: Entry, reason: str, deadline: datetime | None, *, at_limit: bool = False
-    ) -> None:
-        """Ask an allocation to leave by then, unless it was asked for an earlier time. None: within its usual time."""
-        leave_by = deadline or NO_DEADLINE
+    def ask(self, entry: Entry, reason: str, deadline: Deadline) -> None:
+        """Ask an allocation to leave by then, or within its usual time, unless it was asked for an earlier time."""
+        by = None if deadline.waits and entry.request.preemptible else deadline.moment
+        leave_by = by or NO_DEADLINE
         asked = entry.leave_by is not None and entry.leave_by <= leave_by
         if asked or entry.killed or entry.lost:
             return
@@ -257,7 +254,12 @@ class Assignments:
         entry.touched()
         self._outbox.post(
             ReleaseAsked(
-                allocation_id=entry.id, reason=reason, deadline=deadline, at_limit=at_limit
+                allocation_id=entry.id,
+                reason=reason,
+                deadline=by,
+                kind=(
+                    LossKind.TIME_LIMIT if deadline.cause is Cause.JOB_LIMIT else LossKind.MACHINE
+                ),
             )
         )
         self._changed()

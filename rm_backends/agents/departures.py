@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from agent_bootstrap.protocol import Leaving, Stay
+from master.core.deadlines import Cause, Deadline
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.pool import Pool
 from windlass.base.errors import NotFound
@@ -20,7 +21,7 @@ class Departures:
         self._find = find
         self._epoch = epoch
         self._cordoned: set[str] = set()
-        self._leaving: dict[str, Leaving] = {}
+        self._leaving: dict[str, Deadline] = {}
 
     def meet(self, agent: Agent) -> None:
         """It is new here."""
@@ -59,10 +60,8 @@ class Departures:
             agent.cordoned = False
             pool.touch()
 
-    def leave(self, agent_id: str, leaving: Leaving, *, its_own: bool = False) -> None:
+    def leave(self, agent_id: str, leaving: Deadline) -> None:
         """Its machine goes: nothing more is placed there, and all that it runs is asked to leave.
-
-        `its_own`: the agent said so.
 
         May be repeated, also for an agent that has not connected yet; a later time than the first is ignored.
         """
@@ -75,7 +74,6 @@ class Departures:
         if agent.leaving is None or leaving.is_before(agent.leaving):
             log.warning("agent %s goes %s: %s", agent_id, leaving.when, leaving.reason)
             agent.leaving = leaving
-            agent.leaving_is_its_own = its_own
             pool.touch()
         pool.assignments.ask_to_leave(agent, agent.leaving)
 
@@ -88,10 +86,20 @@ class Departures:
         if found is None:
             raise NotFound("agent", agent_id)
         pool, agent = found
-        if agent.leaving is None or not agent.leaving_is_its_own:
+        if agent.leaving is None or not agent.leaving.its_own:
             return
         log.info("agent %s stays", agent_id)
         agent.leaving = None
         pool.touch()
         if tell and agent.link is not None:
             agent.link.send(Stay(epoch=self._epoch))
+
+
+def said_by_agent(leaving: Leaving) -> Deadline:
+    return Deadline(
+        at=leaving.at.timestamp(),
+        cause=Cause.TAKEN_BACK if leaving.taken_back else Cause.LEAVES,
+        reason=leaving.reason,
+        waits=leaving.waits,
+        its_own=True,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count, names
@@ -53,7 +52,7 @@ def no_such_agent(request: AllocationRequest, shape: PoolShape, agents: Iterable
 def _leaving(agents: Iterable[Agent]) -> str:
     """The agents that are there and get no more work."""
     told = [
-        f"{agent.id} leaves at {agent.leaving.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        f"{agent.id} leaves at {agent.leaving.moment:%Y-%m-%d %H:%M:%S} UTC"
         for agent in agents
         if agent.leaving is not None and agent.presence is not Presence.AWAY
     ]

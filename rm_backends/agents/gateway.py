@@ -25,6 +25,7 @@ from agent_bootstrap.protocol import (
 )
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.connection import Connection
+from rm_backends.agents.departures import said_by_agent
 from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
@@ -208,7 +209,7 @@ class Gateway:
                 case Heartbeat():
                     self._registry.heartbeat(agent, message)
                 case Leaving():
-                    self._registry.departures.leave(agent.id, message, its_own=True)
+                    self._registry.departures.leave(agent.id, said_by_agent(message))
                 case Staying():
                     self._registry.departures.stay(agent.id)
                 case LogBatch() if self._registry.expects(agent, message):

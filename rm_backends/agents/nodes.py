@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from master.core.deadlines import Cause
 from provisioner.types import Node, Notice
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.entries import Entry
@@ -31,7 +32,7 @@ def node_of(pool: str, agent: Agent, entries: Mapping[str, Entry]) -> Node:
 def made_to_leave(agents: Iterable[Agent], entries: Mapping[str, Entry]) -> Iterator[Entry]:
     """What runs on agents whose machines go, and goes on elsewhere. Not of machines that the planner itself empties."""
     for agent in agents:
-        if agent.leaving is None or not (agent.leaving.taken_back or agent.leaving_is_its_own):
+        if agent.leaving is None or agent.leaving.cause is Cause.EMPTIED:
             continue
         for allocation_id in sorted({hold.allocation_id for hold in agent.holds.values()}):
             entry = entries.get(allocation_id)
@@ -40,9 +41,9 @@ def made_to_leave(agents: Iterable[Agent], entries: Mapping[str, Entry]) -> Iter
 
 
 def _notice(agent: Agent) -> Notice | None:
-    if agent.leaving is None or not agent.leaving.taken_back:
+    if agent.leaving is None or agent.leaving.cause is not Cause.TAKEN_BACK:
         return None
-    return Notice(at=agent.leaving.at.timestamp(), why=agent.leaving.reason)
+    return Notice(at=agent.leaving.at, why=agent.leaving.reason)
 
 
 def _users_on(agent: Agent, entries: Mapping[str, Entry]) -> dict[str, int]:

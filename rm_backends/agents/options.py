@@ -17,8 +17,6 @@ class PoolOptions:
     agent_reconnect_wait_s: float = 25.0
     """How long an agent may be away before what it ran counts as lost."""
     dynamic: bool = False
-    dispatch: bool = False
-    """Of dynamic pools: each request gets agents of its own, from a batch job made for it."""
     kind: str = "static"
     """What screens call it: `static`, or the type of its provider."""
     description: str = ""

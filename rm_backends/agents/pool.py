@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from master.core.deadlines import Deadline
 from master.core.fall_back import Prospect
 from master.core.machines import NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason, ReasonKind
@@ -49,8 +50,6 @@ Decide = Callable[[PoolState], Decision]
 
 DEBOUNCE_S = 0.01
 """Events that come together are decided together."""
-CLOCKS_DIFFER_S = 30.0
-"""An end that is so much earlier than it was is not just told anew."""
 DECIDE_EVERY_S = 5.0
 """Time alone changes decisions too (preempt_after): look again this often while something waits."""
 INLINE_LIMIT = 500
@@ -166,22 +165,20 @@ class Pool:
         now = self._clock.now().timestamp()
         leavers = set()
         for agent in self.agents.values():
-            if agent.ends_at is None or not agent.holds:
+            end, early = agent.end, agent.is_cut_short
+            if end is None or not agent.holds:
                 continue
-            end = datetime.fromtimestamp(agent.ends_at, UTC)
-            reason = f"agent {agent.id} ends at {end:%Y-%m-%d %H:%M:%S} UTC"
+            reason = f"agent {agent.id} ends {end.when}"
             for hold in list(agent.holds.values()):
                 entry = self.assignments.entries[hold.allocation_id]
                 running = entry.as_running(self._run_times.get(entry.as_request.job_id))
                 if running is None:
                     continue
-                early = agent.ends_early
-                if must_leave(running, agent.ends_at, now, early=early):
-                    at_limit = self.options.dispatch and not early
-                    self.assignments.ask(entry, reason, end, at_limit=at_limit)
-                if wants_successor(running, agent.ends_at, now, early=early):
+                if must_leave(running, end.at, now, early=early):
+                    self.assignments.ask(entry, reason, end)
+                if wants_successor(running, end.at, now, early=early):
                     leavers.add(entry.id)
-        if self.options.dynamic and not self.options.dispatch and leavers != self._leavers:
+        if self.options.dynamic and leavers != self._leavers:
             self._leavers = leavers
             self.touch()
 
@@ -222,9 +219,6 @@ class Pool:
         """When a request that waits here will probably start; None if nobody can know."""
         if allocation_id not in self.waiting:
             return None
-        if self.options.dispatch:
-            told = self._availability.starts_at.get(allocation_id) if self._availability else None
-            return None if told is None else datetime.fromtimestamp(told, tz=UTC)
         at = await asyncio.to_thread(_play_ahead, self.snapshot(), allocation_id)
         return None if at is None else datetime.fromtimestamp(at, tz=UTC)
 
@@ -278,13 +272,10 @@ class Pool:
             self.touch()
 
     def note_end(self, agent: Agent) -> None:
-        """What whoever supplies machines says of its end counts more than what it says itself."""
-        told = self._availability.ends_at.get(agent.id) if self._availability else None
-        if told is None or not (agent.ends_at is None or self.options.dynamic):
-            return
-        if agent.ends_at is not None and told < agent.ends_at - CLOCKS_DIFFER_S:
-            agent.ends_early = True
-        agent.ends_at = told
+        """As whoever supplies machines says."""
+        known = self._availability
+        if known is not None and (told := known.ends_at.get(agent.id)) is not None:
+            agent.note_end(Deadline(at=told, cause=known.end_cause))
 
     def snapshot(self) -> PoolState:
         """What the scheduler may look at. Frozen: it may be read in another thread."""
@@ -436,8 +427,7 @@ class Pool:
             for id_ in self._leavers
             if (entry := entries.get(id_)) is not None
         }
-        if not self.options.dispatch:
-            soon |= {x.id: self._gang(x) for x in made_to_leave(self.agents.values(), entries)}
+        soon |= {x.id: self._gang(x) for x in made_to_leave(self.agents.values(), entries)}
         nodes = tuple(
             node_of(self.name, agent, entries)
             for agent in self.agents.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent_bootstrap.protocol import (
@@ -15,12 +15,12 @@ from agent_bootstrap.protocol import (
     LogBatch,
     LoginRequest,
     Refused,
-    Shutdown,
     Welcome,
 )
+from master.core.deadlines import Cause
 from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, Link, Presence
-from rm_backends.agents.departures import Departures
+from rm_backends.agents.departures import Departures, said_by_agent
 from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
 from rm_backends.agents.joining import (
     Proof,
@@ -31,7 +31,6 @@ from rm_backends.agents.joining import (
     spent_by,
 )
 from rm_backends.agents.pool import Pool
-from rm_backends.base import LossKind
 from rm_backends.ports import (
     AgentRecord,
     AgentStore,
@@ -273,49 +272,13 @@ class Registry:
             if found is not None:
                 self._drop(*found, reason)
 
-    def is_connected(self, agent_id: str) -> bool:
-        found = self.find(agent_id)
-        return found is not None and found[1].presence is Presence.CONNECTED
-
-    def slots(self, agent_ids: Collection[str]) -> Mapping[str, int]:
-        """Of those that are connected: the name of the node -> how many slots it offers."""
-        found = [one[1] for id_ in agent_ids if (one := self.find(id_)) is not None]
-        return {
-            agent.site_node or agent.id: agent.slot_count
-            for agent in found
-            if agent.presence is Presence.CONNECTED
-        }
-
-    def dismiss(self, agent_ids: Collection[str], reason: str) -> bool:
-        """Tell these agents to end what they run, and themselves. False, and nobody is told: some are not there."""
-        links = [found[1].link for id_ in agent_ids if (found := self.find(id_)) is not None]
-        if len(links) < len(agent_ids) or any(link is None for link in links):
-            return False
-        for link in links:
-            if link is not None:
-                link.send(Shutdown(epoch=self._welcome.epoch, reason=reason))
-        return True
-
-    def occupied(self, agent_ids: Collection[str]) -> bool:
-        """Some of these agents hold something."""
-        found = (self.find(id_) for id_ in agent_ids)
-        return any(one is not None and bool(one[1].holds) for one in found)
-
-    def lose(self, agent_ids: Collection[str], reason: str, kind: LossKind) -> bool:
-        """What runs on these agents is lost. True: nothing is held there now."""
-        found = [one for id_ in agent_ids if (one := self.find(id_)) is not None]
-        for pool, agent in found:
-            pool.assignments.lose(agent, reason, kind)
-        return not self.occupied(agent_ids)
-
     def _drop(self, pool: Pool, agent: Agent, reason: str) -> None:
         if agent.link is not None:
             agent.link.close(reason)
             agent.link = None
             agent.move(Presence.RECONNECTING, self._clock.monotonic())
             self._note(agent)
-        why = reason if pool.options.dispatch else f"agent {agent.id} is gone: {reason}"
-        pool.assignments.lose(agent, why)
+        pool.assignments.lose(agent, f"agent {agent.id} is gone: {reason}")
         del pool.agents[agent.id]
         pool.touch()
 
@@ -431,7 +394,8 @@ class Registry:
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:
             log.warning("agent %s: %s", agent.id, agent.shares_user)
-        agent.ends_at = None if hello.ends_at is None else hello.ends_at.timestamp()
+        made_for_it = self._is_of_job(agent.id)
+        agent.says_end(hello.ends_at, Cause.JOB_LIMIT if made_for_it else Cause.LIFETIME)
         pool.note_end(agent)
         if not hello.takes_work:
             self.departures.drain(agent.id)
@@ -453,10 +417,12 @@ class Registry:
         agent.link = link
         link.send(self._welcome.model_copy(update=welcome))
         pool.assignments.carry_out(agent, plan)
-        if agent.leaving_is_its_own and hello.leaving is None:
-            agent.leaving = None  # taken back while it was away
-        if (leaving := hello.leaving or agent.leaving) is not None:
-            self.departures.leave(agent.id, leaving, its_own=hello.leaving is not None)
+        if hello.leaving is not None:
+            self.departures.leave(agent.id, said_by_agent(hello.leaving))
+        elif agent.leaving is not None and agent.leaving.its_own:
+            agent.leaving = None  # it does not go any more, as was found while it was away
+        elif agent.leaving is not None:
+            self.departures.leave(agent.id, agent.leaving)
         pool.touch()
 
     def _note(self, agent: Agent) -> None:

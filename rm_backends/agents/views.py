@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.queue_order import queue_key
@@ -71,7 +70,7 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         version=agent.version,
         instance_id=agent.record.instance_id,
         notes=(*agent.notes, *filter(None, (agent.shares_user,)), *_leaving(agent)),
-        leaves_at=agent.leaving.at if agent.leaving else None,
+        leaves_at=agent.leaving.moment if agent.leaving else None,
         labels=agent.labels,
         isolation=agent.isolation,
         container_runtime=agent.container_runtime,
@@ -85,13 +84,9 @@ def _may_come_back(agent: Agent) -> bool:
 
 
 def _leaving(agent: Agent) -> tuple[str, ...]:
-    if agent.leaving is None:
-        if agent.ends_at is None:
-            return ()
-        return (
-            f"ends at {datetime.fromtimestamp(agent.ends_at, UTC).isoformat(timespec='seconds')}",
-        )
-    return (f"goes {agent.leaving.when}: {agent.leaving.reason}",)
+    if agent.leaving is not None:
+        return (f"goes {agent.leaving.when_iso}: {agent.leaving.reason}",)
+    return () if agent.end is None else (f"ends {agent.end.when_iso}",)
 
 
 def _slot_drains(agent: Agent, slot_id: int) -> bool:

@@ -109,6 +109,7 @@ class Dispatcher:
         self._failures = 0
         self._polled_at = float("-inf")
         self._told: dict[str, PoolAvailability] = {}
+        self._starts_at: dict[str, float] = {}
         self._strange = StrangeJobs(self._systems, self._prefix)
         self._changed_at = 0.0
         self._collector = Collector(self.wake, None if users is None else users.before)
@@ -160,6 +161,10 @@ class Dispatcher:
             for problem in options.dialect.account_problems(shape.arguments, self._site):
                 raise Unsatisfiable(problem)
         return tuple(time_warnings(request, shape, options, queue))
+
+    def starts_at(self, allocation_id: str) -> float | None:
+        """When its job will probably start, as the site says."""
+        return self._starts_at.get(allocation_id)
 
     async def others(self, pool: str) -> Sequence[ForeignJob]:
         """Jobs of others where this pool submits its own; as of the last minute, or of the last answer."""
@@ -472,6 +477,11 @@ class Dispatcher:
 
     def _publish(self) -> None:
         now = self._now()
+        self._starts_at = {
+            one.allocation_id: one.starts_at
+            for one in self._leases.values()
+            if life.serves(one) and one.starts_at is not None and one.phase is JobPhase.QUEUED
+        }
         for pool, options in self._pools.items():
             mine = [one for one in self._leases.values() if one.pool == pool and life.serves(one)]
             told = Telling(

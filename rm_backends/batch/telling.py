@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from master.core.deadlines import Cause
 from master.core.reasons import Reason, ReasonKind
-from provisioner.batch.base import JobPhase, Queue
+from provisioner.batch.base import Queue
 from provisioner.batch.job_files import Shape
 from provisioner.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
@@ -50,12 +51,8 @@ class Telling:
                 if lease.ends_at is not None
                 for agent in lease.agents
             },
+            end_cause=Cause.JOB_LIMIT,
             leases={one.allocation_id: one.agents for one in self.leases if one.is_live},
-            starts_at={
-                one.allocation_id: one.starts_at
-                for one in self.leases
-                if one.starts_at is not None and one.phase is JobPhase.QUEUED
-            },
         )
 
     def _reasons(self, wanting: Sequence[AllocationRequest]) -> Mapping[str, Reason]:

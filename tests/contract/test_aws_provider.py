@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.capacity.refusals import BlockKind
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.client import Client
-from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
+from provisioner.sections.aws import AwsMachines
 from provisioner.types import Market, Quota
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws, interruption
 from tests.contract.providers.base import POOL
@@ -30,7 +31,7 @@ async def case(tmp_path: Path) -> AsyncIterator[AwsCase]:
         yield one
 
 
-async def with_options(case: AwsCase, *options: PoolOptions, **account: str) -> AwsProvider:
+async def with_options(case: AwsCase, *options: AwsMachines, **account: str) -> AwsProvider:
     provider = AwsProvider(
         account=replace(case.provider._account, **account),
         pools=options,
@@ -46,7 +47,7 @@ async def with_options(case: AwsCase, *options: PoolOptions, **account: str) -> 
 
 
 async def test_facts_come_from_ec2(case: AwsCase) -> None:
-    options = replace(OPTIONS, instance_type="p4d.24xlarge", slots=None, zones=())
+    options = OPTIONS.but(instance_type="p4d.24xlarge", instance_slots=None, zones=())
     provider = await with_options(case, options)
     offers = provider.offers(POOL) or ()
     assert {offer.slots for offer in offers} == {8}
@@ -179,7 +180,7 @@ async def test_a_protected_machine_hinders_no_other_end(case: AwsCase) -> None:
 
 
 async def test_a_placement_group_is_made_once(case: AwsCase) -> None:
-    options = replace(OPTIONS, placement_group="near")
+    options = OPTIONS.but(placement_group="near")
     for _ in range(2):
         provider = await with_options(case, options)
     assert {offer.key.placement for offer in provider.offers(POOL) or ()} == {"near"}
@@ -195,7 +196,7 @@ async def test_reservations_are_bought_first(case: AwsCase) -> None:
         state="active",
         reservationType="default",
     )
-    provider = await with_options(case, replace(OPTIONS, reservations=("cr-0a",)))
+    provider = await with_options(case, OPTIONS.but(reservations=("cr-0a",)))
     first = (provider.offers(POOL) or ())[0]
     assert (first.key.market, first.key.reservation) == (Market.RESERVED, "cr-0a")
     await case.launch(case.intent(offer=first))
@@ -212,7 +213,7 @@ async def test_machines_of_a_capacity_block_are_bought_until_it_ends(case: AwsCa
         reservationType="capacity-block",
         endDate=end.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
     )
-    provider = await with_options(case, replace(OPTIONS, reservations=("cr-0c",), markets=()))
+    provider = await with_options(case, OPTIONS.but(reservations=("cr-0c",), markets=()))
     (offer,) = provider.offers(POOL) or ()
     assert offer.key.market is Market.CAPACITY_BLOCK
     assert offer.ends_at is not None
@@ -226,13 +227,12 @@ async def test_machines_of_a_capacity_block_are_bought_until_it_ends(case: AwsCa
 
 
 async def test_efa_has_an_interface_for_each_card_in_one_placement_group(case: AwsCase) -> None:
-    options = replace(
-        OPTIONS,
+    options = OPTIONS.but(
         instance_type="p4d.24xlarge",
-        slots=None,
+        instance_slots=None,
         efa=True,
         placement_group="near",
-        markets=(Market.ON_DEMAND,),
+        markets=("on_demand",),
     )
     await with_options(case, options)
     await case.launch(case.intent(2))
@@ -249,8 +249,7 @@ async def test_a_launch_template_is_the_base_of_machines(case: AwsCase) -> None:
     case.server.client().create_launch_template(
         LaunchTemplateName=name, LaunchTemplateData={"ImageId": UBUNTU_GPU, "EbsOptimized": True}
     )
-    template = LaunchTemplate(name=name, version="1")
-    await with_options(case, replace(OPTIONS, launch_template=template))
+    await with_options(case, OPTIONS.but(launch_template=f"{name}:1"))
     await case.launch(case.intent())
     call = case.server.calls("RunInstances")[-1]
     assert call["LaunchTemplate.LaunchTemplateName"] == name
@@ -262,7 +261,7 @@ async def test_an_image_may_be_named_by_a_parameter(case: AwsCase) -> None:
     case.server.client("ssm").put_parameter(
         Name="/images/x86_64/gpu", Value=UBUNTU_GPU, Type="String", Overwrite=True
     )
-    options = replace(OPTIONS, image="", image_parameter="/images/{arch}/gpu")
+    options = OPTIONS.but(image_id="", image_parameter="/images/{arch}/gpu")
     provider = await with_options(case, options)
     assert {offer.image for offer in provider.offers(POOL) or ()} == {UBUNTU_GPU}
     await case.launch(case.intent())

@@ -13,32 +13,32 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.aws import permissions as of_aws
-from provisioner.providers.aws.options import PoolOptions
 from provisioner.providers.gcp import permissions as of_gcp
-from provisioner.providers.gcp.options import MachineOptions
 from provisioner.providers.images import BAKE, ImageOrder, ImageState, MakesImages, image_name
-from provisioner.types import Market
+from provisioner.sections.aws import AwsMachines
+from provisioner.sections.gcp import GcpMachines, GcpNetwork
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws
 from tests.contract.providers.base import POOL, ProviderCase, a_token
 from tests.contract.providers.gcp import GcpCase, gcp_case
 from tests.fakes.ec2_server import UBUNTU_GPU
 from tests.fakes.fleet_world import CLUSTER, an_intent
 from tests.fakes.gce import Which
+from tests.fakes.pool_machines import gcp_machines
 from windlass.base.permissions import Permission
 
 PARAMETER = "/images/{arch}/gpu"
 PROFILE = "agents"
-DEPLOYED_ON_AWS = replace(OPTIONS, image="", image_parameter=PARAMETER, may_stop=False)
+DEPLOYED_ON_AWS = replace(OPTIONS.but(image_id="", image_parameter=PARAMETER), may_stop=False)
 """A pool of EC2 as `det deploy` writes it; its instance profile is that of the test."""
-DEPLOYED_ON_GCP = MachineOptions(
-    pool=POOL,
+DEPLOYED_ON_GCP = gcp_machines(
+    POOL,
     machine_type="n1-standard-8",
-    gpu="nvidia-tesla-t4",
-    gpus=1,
-    zones=("us-central1-a",),
-    network_tags=("agents",),
-    subnetwork="training-a",
-    service_account="agents@acme.iam.gserviceaccount.com",
+    gpu_type="nvidia-tesla-t4",
+    gpu_num=1,
+    zones=["us-central1-a"],
+    network_tags=["agents"],
+    network_interface={"subnetwork": "training-a"},
+    service_account={"email": "agents@acme.iam.gserviceaccount.com"},
 )
 
 
@@ -52,7 +52,7 @@ def actions(table: Sequence[Permission], *features: str) -> set[str]:
 
 
 async def every_call_of_ec2(
-    case: AwsCase, options: PoolOptions, *, queue: bool = False, role: str = ""
+    case: AwsCase, options: AwsMachines, *, queue: bool = False, role: str = ""
 ) -> None:
     case.server.client("ssm").put_parameter(
         Name="/images/x86_64/gpu", Value=UBUNTU_GPU, Type="String", Overwrite=True
@@ -88,7 +88,7 @@ def a_profile(case: AwsCase) -> str:
 async def test_a_pool_of_ec2_needs_what_its_policy_allows_and_no_more(tmp_path: Path) -> None:
     async with aws(tmp_path) as case:
         case.server.reset()
-        options = replace(DEPLOYED_ON_AWS, instance_profile=a_profile(case))
+        options = DEPLOYED_ON_AWS.but(iam_instance_profile_arn=a_profile(case))
         await every_call_of_ec2(case, options)
         assert case.server.permissions() == actions(of_aws.PERMISSIONS)
 
@@ -96,25 +96,25 @@ async def test_a_pool_of_ec2_needs_what_its_policy_allows_and_no_more(tmp_path: 
 @pytest.mark.parametrize(
     ("feature", "options"),
     [
-        ("reservations", replace(DEPLOYED_ON_AWS, reservations=("cr-0b",))),
-        ("placement_group", replace(DEPLOYED_ON_AWS, placement_group="near")),
+        ("reservations", DEPLOYED_ON_AWS.but(reservations=("cr-0b",))),
+        ("placement_group", DEPLOYED_ON_AWS.but(placement_group="near")),
         ("interruption_queue", DEPLOYED_ON_AWS),
         ("assume_role", DEPLOYED_ON_AWS),
         ("stopped_agents", replace(DEPLOYED_ON_AWS, may_stop=True)),
     ],
 )
 async def test_a_feature_of_ec2_needs_what_its_key_adds(
-    feature: str, options: PoolOptions, tmp_path: Path
+    feature: str, options: AwsMachines, tmp_path: Path
 ) -> None:
     async with aws(tmp_path) as case:
         case.server.reset()
         role = "arn:aws:iam::123456789012:role/windlass" if feature == "assume_role" else ""
-        options = replace(options, instance_profile=a_profile(case))
+        options = options.but(iam_instance_profile_arn=a_profile(case))
         await every_call_of_ec2(case, options, queue=feature == "interruption_queue", role=role)
         assert case.server.permissions() == actions(of_aws.PERMISSIONS, feature)
 
 
-async def every_call_of_gce(case: GcpCase, options: MachineOptions) -> None:
+async def every_call_of_gce(case: GcpCase, options: GcpMachines) -> None:
     await case.provider.close()
     case.provider = case.made((options,))
     await case.provider.open()
@@ -148,14 +148,19 @@ async def test_a_pool_of_gce_needs_what_its_role_allows_and_no_more(tmp_path: Pa
 @pytest.mark.parametrize(
     ("feature", "options"),
     [
-        ("reservations", replace(DEPLOYED_ON_GCP, reservations=("ours",), markets=(Market.SPOT,))),
-        ("placement_policy", replace(DEPLOYED_ON_GCP, placement="near")),
-        ("network_interface.external_ip", replace(DEPLOYED_ON_GCP, external_address=True)),
+        ("reservations", DEPLOYED_ON_GCP.but(reservations=("ours",), markets=("spot",))),
+        ("placement_policy", DEPLOYED_ON_GCP.but(placement_policy="near")),
+        (
+            "network_interface.external_ip",
+            DEPLOYED_ON_GCP.but(
+                network_interface=GcpNetwork(subnetwork="training-a", external_ip=True)
+            ),
+        ),
         ("stopped_agents", replace(DEPLOYED_ON_GCP, may_stop=True)),
     ],
 )
 async def test_a_feature_of_gce_needs_what_its_key_adds(
-    feature: str, options: MachineOptions, tmp_path: Path
+    feature: str, options: GcpMachines, tmp_path: Path
 ) -> None:
     async with gcp_case(tmp_path) as case:
         await every_call_of_gce(case, options)
@@ -187,7 +192,7 @@ async def every_call_of_a_bake(case: ProviderCase, stop: Callable[[str], object]
 async def test_a_bake_on_ec2_needs_what_its_feature_adds(tmp_path: Path) -> None:
     async with aws(tmp_path) as case:
         case.server.reset()
-        options = replace(DEPLOYED_ON_AWS, instance_profile=a_profile(case))
+        options = DEPLOYED_ON_AWS.but(iam_instance_profile_arn=a_profile(case))
         await every_call_of_ec2(case, options)
         client = case.server.client()
         await every_call_of_a_bake(case, lambda id_: client.stop_instances(InstanceIds=[id_]))
@@ -197,7 +202,7 @@ async def test_a_bake_on_ec2_needs_what_its_feature_adds(tmp_path: Path) -> None
 async def test_prices_of_aws_need_what_their_feature_adds(tmp_path: Path) -> None:
     async with aws(tmp_path) as case:
         case.server.reset()
-        options = replace(DEPLOYED_ON_AWS, instance_profile=a_profile(case))
+        options = DEPLOYED_ON_AWS.but(iam_instance_profile_arn=a_profile(case))
         await every_call_of_ec2(case, options)
         await case.provider.list_prices(date(2026, 11, 22))
         assert case.server.permissions() == actions(of_aws.PERMISSIONS, "price_refresh")
@@ -224,7 +229,7 @@ async def test_all_that_is_made_on_ec2_carries_the_tag_of_the_cluster(tmp_path: 
     async with aws(tmp_path) as case:
         case.server.reset()
         await case.provider.close()
-        case.provider = case.make(replace(OPTIONS, placement_group="near"))
+        case.provider = case.make(OPTIONS.but(placement_group="near"))
         await case.provider.open()
         for offer in case.offers:
             await case.launch(case.intent(offer=offer))
@@ -251,7 +256,9 @@ def tags_in(call: dict[str, str]) -> list[tuple[str, dict[str, str]]]:
 async def test_all_that_is_made_on_gce_carries_the_label_of_the_cluster(tmp_path: Path) -> None:
     scratch = {"autoDelete": True, "initializeParams": {"diskSizeGb": "375", "labels": {"a": "b"}}}
     attached = {"source": "projects/acme/zones/us-central1-a/disks/data", "mode": "READ_ONLY"}
-    options = replace(DEPLOYED_ON_GCP, placement="near", base={"disks": [scratch, attached]})
+    options = DEPLOYED_ON_GCP.but(
+        placement_policy="near", base_config={"disks": [scratch, attached]}
+    )
     async with gcp_case(tmp_path) as case:
         await every_call_of_gce(case, options)
         cloud = case.fake.cloud

@@ -80,7 +80,7 @@ Images = AwsImages | GcpImages
 async def images(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Images]:
     if request.param == "aws":
         async with aws(tmp_path) as of_aws:
-            of_aws.provider._pools = (replace(OPTIONS, tags=(("det-lab", "det-agent-lab"),)),)
+            of_aws.provider._pools = (OPTIONS.but(tag_key="det-lab", tag_value="det-agent-lab"),)
             yield AwsImages(of_aws)
     else:
         async with gcp_case(tmp_path) as of_gcp:

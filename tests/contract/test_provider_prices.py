@@ -12,12 +12,12 @@ import pytest
 
 from provisioner.money.fresh_prices import FreshPrice, KnowsPrices, keyed
 from provisioner.money.price_book import Override, open_book
-from provisioner.providers.gcp.options import MachineOptions
 from provisioner.types import Market
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws
 from tests.contract.providers.base import POOL
 from tests.contract.providers.gcp import gcp_case
 from tests.fakes.ec2_server import REGION
+from tests.fakes.pool_machines import gcp_machines
 from windlass.base.errors import ProviderError
 
 TODAY = date(2026, 11, 22)
@@ -44,7 +44,7 @@ async def test_on_demand_prices_are_those_of_the_price_list(tmp_path: Path) -> N
 async def sold_by_list(case: AwsCase) -> None:
     """Without a price of the pool's own."""
     await case.provider.close()
-    case.provider = case.make(replace(OPTIONS, usd_per_hour=None))
+    case.provider = case.make(OPTIONS.but(usd_per_hour=None))
     await case.provider.open()
 
 
@@ -120,13 +120,13 @@ SKUS = [
     ),
 ]
 POOLS = (
-    MachineOptions(pool=POOL, machine_type="a2-highgpu-1g", zones=("us-central1-a",)),
-    MachineOptions(
-        pool=POOL,
+    gcp_machines(POOL, machine_type="a2-highgpu-1g", zones=["us-central1-a"]),
+    gcp_machines(
+        POOL,
         machine_type="n1-standard-8",
-        gpu="nvidia-tesla-t4",
-        gpus=1,
-        zones=("us-central1-a",),
+        gpu_type="nvidia-tesla-t4",
+        gpu_num=1,
+        zones=["us-central1-a"],
     ),
 )
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from provisioner.money.price_book import BUNDLED, PriceBook, read_table
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.catalogue import learn
 from provisioner.providers.aws.client import AwsError, Client
-from provisioner.providers.aws.options import Account, PoolOptions
-from provisioner.providers.gcp.options import Site
-from tests.contract.providers.aws import aws
+from provisioner.providers.gcp.site import Site
+from tests.contract.providers.aws import OPTIONS, aws
 from tests.contract.providers.gcp import gcp_case
 from tests.contract.test_provider_prices import SKUS
 from tests.fakes.ec2_server import REGION
@@ -65,7 +65,7 @@ async def test_networks_and_gpus_of_the_book_are_those_that_ec2_tells(tmp_path: 
     async with aws(tmp_path) as ec2:
         client = Client(Account(name="aws", region=REGION, endpoint_url=ec2.server.url))
         client.open()
-        wanted = [PoolOptions(pool="x", instance_type=name) for name in names]
+        wanted = [OPTIONS.section.model_copy(update={"instance_type": name}) for name in names]
         try:
             told = (await learn(client, wanted, datetime.now(UTC))).types
         finally:

@@ -174,28 +174,38 @@ def _dispatch(*, routed: bool) -> OpenCluster:
 
 @dataclass
 class BatchCluster(AgentsCluster):
-    """A pool that dispatches to a batch system of two nodes with four GPUs each."""
+    """A pool of jobs of a batch system of two nodes with four GPUs each; routed: beside agents and the toy."""
 
     batch: BatchWorld
+
+    @property
+    def rm(self) -> ResourceManager:
+        if not self.routed:
+            return self.world.backend
+        toy = DispatchBackend(Site(), self.master, Ids.seeded(2), pool="toy")
+        return Router([*self.world.backends, toy])
 
     async def restart(self, *records: RestoreRecord) -> None:
         await self.batch.restart(*records)
 
 
-@asynccontextmanager
-async def _batch_jobs() -> AsyncIterator[Cluster]:
-    pool = PoolOptions(name="default", dynamic=True, dispatch=True)
-    with TemporaryDirectory() as folder:
-        async with agents_world(pool) as world:
-            batch = BatchWorld(world, Path(folder) / "jobs")
-            await batch.start()
-            await world.settle(5)
-            yield BatchCluster(world, False, batch)
-            await batch.stop()
+def _batch_jobs(*, routed: bool) -> OpenCluster:
+    @asynccontextmanager
+    async def open_cluster() -> AsyncIterator[Cluster]:
+        pools = [PoolOptions(name="agents")] if routed else []
+        with TemporaryDirectory() as folder:
+            async with agents_world(*pools, starts=False) as world:
+                batch = BatchWorld(world, Path(folder) / "jobs")
+                await batch.start()
+                await world.settle(5)
+                yield BatchCluster(world, routed, batch)
+
+    return open_cluster
 
 
 IMPLEMENTATIONS: dict[str, OpenCluster] = {
-    "batch jobs": _batch_jobs,
+    "batch jobs": _batch_jobs(routed=False),
+    "batch jobs behind the router, beside agents and the toy": _batch_jobs(routed=True),
     "agents": _agents(routed=False),
     "agents behind the router": _agents(routed=True),
     "agents of the pool that the router falls back to": _other_pool,

@@ -11,9 +11,12 @@ from typing import Any
 
 from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Login, Message
 from master.core.fall_back import Rule
+from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
+from rm_backends.agents.leased_nodes import LeasedNodes
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
+from rm_backends.agents.provisioned_nodes import ProvisionedNodes
 from rm_backends.base import (
     AllocationRequest,
     ContainerPhase,
@@ -31,6 +34,7 @@ from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
 from tests.fakes.virtual_time import LoopClock, run
+from windlass.base.clock import Clock
 from windlass.base.ids import Ids
 
 SUBMITTED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -203,6 +207,24 @@ class RecordingMaster:
         return self.losses(allocation_id)[0]
 
 
+def memory_pools(clock: Clock, **parts: Any) -> AgentPools:
+    """With everything in memory that is not given."""
+    others = {
+        "events": RecordingMaster(),
+        "agent_store": MemoryAgentStore(),
+        "log_sink": MemoryLogSink(),
+        "join_tokens": OneToken(),
+        "logins": FewLogins(),
+        "ids": Ids.seeded(1),
+        "epoch": 1,
+    }
+    parts = others | parts
+    master_id = f"master-{parts['epoch']}"
+    return AgentPools(
+        clock=clock, master_id=master_id, cluster_id="cluster", cluster_name="test", **parts
+    )
+
+
 @dataclass(slots=True)
 class AgentsWorld:
     """One cluster. `backend` is the present master's; `restart` replaces it."""
@@ -223,8 +245,13 @@ class AgentsWorld:
     """The agents' ends, in the order of their connections."""
     fall_back: Mapping[str, Rule] | None = None
     """Given: the master uses a router with these rules."""
+    batch: Callable[[AgentPools], AgentsBackend] | None = None
+    """Makes the resource manager of batch jobs, which is then `backend`."""
+    backends: list[AgentsBackend] = field(default_factory=list)
     _router: Router | None = None
     _backend: AgentsBackend | None = None
+    _shared: AgentPools | None = None
+    _nodes: ProvisionedNodes | None = None
     _of_master: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
@@ -233,34 +260,51 @@ class AgentsWorld:
         return self._backend
 
     @property
+    def shared(self) -> AgentPools:
+        assert self._shared is not None
+        return self._shared
+
+    @property
+    def nodes(self) -> ProvisionedNodes:
+        """As the provisioner sees them."""
+        assert self._nodes is not None
+        return self._nodes
+
+    @property
+    def leased(self) -> LeasedNodes:
+        return LeasedNodes(self.shared)
+
+    @property
     def router(self) -> Router:
         assert self._router is not None
         return self._router
 
     async def start_master(self, records: Sequence[RestoreRecord] = ()) -> None:
         self.epoch += 1
-        self._backend = AgentsBackend(
-            pools=self.pools,
+        self._shared = shared = memory_pools(
+            self.clock,
             events=self.master,
             agent_store=self.store,
             log_sink=self.logs,
             join_tokens=self.tokens,
             logins=self.logins,
-            clock=self.clock,
             ids=self.ids,
             epoch=self.epoch,
-            master_id=f"master-{self.epoch}",
-            cluster_id="cluster",
-            cluster_name="test",
-            decide=self.decide,
         )
+        self._backend = AgentsBackend(shared, self.pools, self.decide)
+        self._nodes = ProvisionedNodes(shared, self._backend.by_name.values())
+        self.backends = [self._backend]
+        if self.batch is not None:
+            self._backend = self.batch(shared)
+            self.backends.append(self._backend)
         manager: AgentsBackend | Router = self._backend
-        if self.fall_back is not None:
+        if self.fall_back is not None or self.batch is not None:
             manager = self._router = Router(
-                [self._backend], fall_back=self.fall_back, clock=self.clock
+                self.backends, fall_back=self.fall_back, clock=self.clock
             )
+        await shared.load()
         await manager.restore(records)
-        self._of_master.append(self.tasks.create_task(manager.run()))
+        self._of_master += [self.tasks.create_task(one.run()) for one in (shared, manager)]
 
     async def stop_master(self) -> None:
         """As by kill -9: connections break, what was in memory is gone."""
@@ -281,7 +325,7 @@ class AgentsWorld:
         if self._backend is None:
             raise ChannelClosed("no master")
         agent_end, master_end = memory_channel()
-        serving = self._backend.serve(
+        serving = self.shared.gateway.serve(
             master_end, pool=pool, token=token, credential=credential, peer="10.9.9.9"
         )
         self._of_master.append(self.tasks.create_task(serving))
@@ -325,18 +369,20 @@ async def agents_world(
     *pools: PoolOptions,
     decide: Decide = first_fit,
     fall_back: Mapping[str, Rule] | None = None,
+    starts: bool = True,
 ) -> AsyncIterator[AgentsWorld]:
-    """A cluster with a running master; ended with everything in it."""
+    """A cluster with a running master, if it `starts`; ended with everything in it."""
 
     class _Over(Exception):
         pass
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            world = AgentsWorld(
-                tasks, pools or (PoolOptions(name="default"),), decide, fall_back=fall_back
-            )
-            await world.start_master()
+            if starts and not pools:
+                pools = (PoolOptions(name="default"),)
+            world = AgentsWorld(tasks, pools, decide, fall_back=fall_back)
+            if starts:
+                await world.start_master()
             try:
                 yield world
                 raise _Over

@@ -46,6 +46,7 @@ from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.wiring.control_plane import Parts, build
+from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
@@ -393,11 +394,7 @@ async def _start(
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
     watch = LogWatch(plane.experiments.live, logs, lines)
-    agents = AgentsBackend(
-        pools=[
-            PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
-            for name in ("default", *(["spare"] if spare else []))
-        ],
+    shared = AgentPools(
         events=allocations,
         agent_store=AgentsRepository(store),
         log_sink=watch,
@@ -409,14 +406,20 @@ async def _start(
         master_id="master",
         cluster_id="cluster",
         cluster_name="test",
-        decide=first_fit,
     )
+    options = [
+        PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
+        for name in ("default", *(["spare"] if spare else []))
+    ]
+    agents = AgentsBackend(shared, options, first_fit)
     router = Router(
         [agents, *(make(allocations) for make in backends.values())],
         fall_back={"default": Rule(pools=("spare",))} if spare else None,
     )
     allocations.connect(router)
+    await shared.load()
     await router.restore(())
+    tasks.create_task(shared.run())
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     tasks.create_task(plane.collector.run())
@@ -447,12 +450,14 @@ async def _start(
         log_watch=watch,
         cluster=router,
         operator=router,
-        gateway=agents,
-        foreseer=agents,
+        gateway=shared.gateway,
+        joins=shared.joins,
+        refused_agents=shared.refusals.all,
+        foreseer=shared,
         fall_back=router.fall_back,
         join_tokens=join_tokens,
         boots=BootService(
-            joins=agents.joins,
+            joins=shared.joins,
             settings=lambda pool, launch_id: BOOT,
             wheels=AgentWheels(tmp_path / "wheels", make=lambda: [WHEEL]),
             outputs=BootOutputs(tmp_path / "boot-output"),

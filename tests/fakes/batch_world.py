@@ -22,8 +22,11 @@ from provisioner.batch.base import (
 from provisioner.batch.disks import Disk, LocalDisk
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles
+from rm_backends.agents.agent_pools import AgentPools
+from rm_backends.agents.leased_nodes import LeasedNodes
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import RestoreRecord
+from rm_backends.batch.backend import BatchBackend
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.job_lines import JobLines
 from rm_backends.batch.leases import Lease, LeaseState
@@ -37,7 +40,7 @@ from windlass.base.ids import Ids
 NODES, GPUS = 2, 4
 ID = "task-1.1"
 """Of the first allocation."""
-POOL = PoolOptions(name="default", dynamic=True, dispatch=True)
+POOL = PoolOptions(name="default", dynamic=True)
 Play = Callable[..., None]
 """The fixture that plays a scenario of a `BatchWorld`."""
 
@@ -276,7 +279,7 @@ class MemoryLeaseStore:
 
 @dataclass
 class BatchWorld:
-    """A master's agents backend with a dispatching pool called `default`, and the site."""
+    """A world that has not started yet, with a pool of batch jobs called `default`, and the site."""
 
     world: AgentsWorld
     folder: Path
@@ -291,7 +294,6 @@ class BatchWorld:
     """In logs of tasks: whose, the level, and the text."""
     _site: FakeBatch | None = None
     _dispatcher: Dispatcher | None = None
-    _running: asyncio.Task[None] | None = None
 
     @property
     def site(self) -> FakeBatch:
@@ -309,18 +311,21 @@ class BatchWorld:
         self.said.append((task_id, level, text))
 
     async def start(self) -> None:
-        """A dispatcher for the world's present backend."""
+        """The world's master, with a resource manager for the site."""
+        self.world.batch = self._backend
+        await self.world.start_master()
+
+    def _backend(self, shared: AgentPools) -> BatchBackend:
         files = JobFiles(
             root=self.folder,
             python="/usr/bin/python3",
             agent={"master_url": "http://m"},
             disk=self.disk,
         )
-        backend = self.world.backend
         self._dispatcher = Dispatcher(
             pools=[self.options] if self.dispatches else [],
             system=self.site,
-            host=backend,
+            host=LeasedNodes(shared, self._may_go_elsewhere),
             store=JobLines(self.store, self, {"default": files}),
             files={"default": files},
             token=self._token,
@@ -330,27 +335,12 @@ class BatchWorld:
             project_of=_project_of,
             users=self.users,
         )
-        await self._dispatcher.load()
-        backend.set_dispatcher(
-            wake=self._dispatcher.wake,
-            check=self._dispatcher.check,
-            is_instance=self._dispatcher.is_instance,
-            may_be_away=self._dispatcher.may_be_away,
-            may_go_elsewhere=self._may_go_elsewhere,
-        )
-        self._running = self.world.tasks.create_task(self._dispatcher.run())
+        return BatchBackend(shared, [POOL], self._dispatcher)
 
     async def restart(self, *records: RestoreRecord) -> None:
         """As by kill -9, at whatever line it is."""
-        await self.stop()
         self.store.last = None
         await self.world.restart(records)
-        await self.start()
-
-    async def stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
 
     def _may_go_elsewhere(self, allocation_id: str) -> bool:
         return self.world.fall_back is not None and self.world.router.refused(allocation_id)

@@ -141,6 +141,10 @@ class DispatchBackend:
     def operator(self) -> None:
         return None
 
+    @property
+    def observer(self) -> DispatchBackend:
+        return self
+
     def knows(self, allocation_id: str) -> bool:
         return allocation_id in self._leases
 

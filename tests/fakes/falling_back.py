@@ -52,7 +52,7 @@ class Cluster:
 
     def says(self, reason: Reason, *requests: AllocationRequest, pool: str = "home") -> None:
         reasons = {request.allocation_id: reason for request in requests}
-        self.backend.availability(PoolAvailability(pool=pool, reasons=reasons))
+        self.world.nodes.availability(PoolAvailability(pool=pool, reasons=reasons))
 
     def pool_of(self, allocation_id: str) -> str:
         """Where it waits or holds slots. Never in two pools."""
@@ -91,7 +91,7 @@ async def opened(rules: Mapping[str, Rule] = RULES) -> AsyncIterator[Cluster]:
         # Known, and away: neither pool is too small for ever.
         for pool, name in (("home", "h0"), ("c", "c0")):
             agent = await world.add_agent(name, pool=pool, slots=8)
-            await world.backend.disable_agent(name, drain=False, by=None)  # type: ignore[arg-type]
+            await world.backend.operator.disable_agent(name, drain=False, by=None)  # type: ignore[arg-type]
             assert agent.connected
         yield Cluster(world)
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from master.core.deadlines import Cause, Deadline
 from master.core.reasons import Reason
 from master.core.scheduler.types import Request, Running
 from provisioner.fleet.reconciler import Provisioner
@@ -230,10 +231,11 @@ class FakeHost:
     def drain(self, agent_id: str) -> None:
         self.cordoned.add(agent_id)
 
-    def leave(self, agent_id: str, by: float, why: str, *, taken_back: bool = False) -> None:
+    def leave(self, agent_id: str, deadline: Deadline) -> None:
+        by, why = deadline.at, deadline.reason
         self.leaving[agent_id] = (by, why)
         self.cordoned.add(agent_id)
-        if taken_back:
+        if deadline.cause is Cause.TAKEN_BACK:
             self.notices.setdefault(agent_id, Notice(at=by, why=why))
         if self.lets_go:
             for request_id, placement in list(self.placed.items()):

@@ -59,7 +59,7 @@ async def join(request: Request, body: Join, api: TheApi) -> Reply[StandingReply
         pool=body.pool,
         instance_id=body.instance_id,
     )
-    standing = await api.services.gateway.joins.join(
+    standing = await api.services.joins.join(
         asked,
         token=token_in(request.scope["headers"]),
         credential=_credential(request),
@@ -74,7 +74,7 @@ async def standing(
     request: Request, query: Annotated[Ask, Query()], api: TheApi
 ) -> Reply[StandingReply]:
     """How the agent with this credential stands."""
-    joins = api.services.gateway.joins
+    joins = api.services.joins
     return _reply(api, joins.standing(query.agent_id, _credential(request), query.since))
 
 
@@ -82,7 +82,7 @@ async def standing(
 @public
 async def leave(request: Request, body: Leave, api: TheApi) -> Reply[StandingReply]:
     """No more work for the agent; once it runs nothing, it and its credential are forgotten."""
-    joins = api.services.gateway.joins
+    joins = api.services.joins
     return _reply(api, await joins.leave(body.agent_id, _credential(request), stop=body.stop))
 
 

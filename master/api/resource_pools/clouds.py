@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from master.config import ResolvedPool
-from master.config.aws import AwsSection
-from master.config.gcp import GcpSection
+from provisioner.sections.aws import AwsSection
+from provisioner.sections.gcp import GcpSection
 from provisioner.types import Market
 
 

@@ -64,7 +64,7 @@ async def refused_agents(api: TheApi) -> Reply[RefusedAgentsReply]:
             "lastAt": time(view.last),
             "times": view.times,
         }
-        for view in api.services.gateway.refused_agents()
+        for view in api.services.refused_agents()
     ]
     return reply({"refused": refused})
 

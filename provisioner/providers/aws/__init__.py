@@ -1,6 +1,6 @@
 """Machines of Amazon EC2. boto3 is imported when a provider is opened, not before.
 
-options    what a pool may buy, and how its machines are made
+account    whose machines they are, and where
 catalogue  what one account sells in one region: facts of types, zones, subnets, images, reservations, spot prices
 offers     the catalogue as offers of one pool
 request    the whole of a RunInstances call, made once and kept with the intent

@@ -11,9 +11,10 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from provisioner.providers.aws.account import UBUNTU_CPU, UBUNTU_GPU
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.names import quota_code, quota_family
-from provisioner.providers.aws.options import UBUNTU_CPU, UBUNTU_GPU, PoolOptions
+from provisioner.sections.aws import AwsSection
 from provisioner.types import Market
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -202,26 +203,26 @@ class _SpotPrice(_Reply):
     SpotPrice: float
 
 
-def image_path(options: PoolOptions, facts: TypeFacts) -> str:
+def image_path(section: AwsSection, facts: TypeFacts) -> str:
     """The SSM parameter that holds the image of such machines."""
     default = UBUNTU_GPU if facts.gpus else UBUNTU_CPU
-    path = options.image_parameter or default
+    path = section.image_parameter or default
     arch = facts.architecture
     return path.replace("{arch}", arch).replace("{canonical_arch}", _CANONICAL.get(arch, arch))
 
 
-async def learn(client: Client, wanted: Sequence[PoolOptions], now: datetime) -> Catalogue:
+async def learn(client: Client, wanted: Sequence[AwsSection], now: datetime) -> Catalogue:
     """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
-    names = sorted({options.instance_type for options in wanted})
+    names = sorted({section.instance_type for section in wanted})
     types = await _types(client, names)
     zones = await client.call("ec2", "describe_availability_zones")
     parameters = await _parameters(client, wanted, types)
-    images = {options.image for options in wanted} | set(parameters.values())
+    images = {section.image_id for section in wanted} | set(parameters.values())
     return Catalogue(
         zones=frozenset(zone["ZoneName"] for zone in zones.get("AvailabilityZones", ())),
         types=types,
         sold=await _sold(client, names),
-        subnets=await _subnets(client, {id_ for x in wanted for id_ in x.subnets}),
+        subnets=await _subnets(client, {id_ for x in wanted for id_ in x.all_subnets}),
         default_subnets=await _default_subnets(client),
         parameters=parameters,
         images=await _images(client, images - {""}),
@@ -281,13 +282,13 @@ async def _default_subnets(client: Client) -> dict[str, Subnet]:
 
 
 async def _parameters(
-    client: Client, wanted: Sequence[PoolOptions], types: Mapping[str, TypeFacts]
+    client: Client, wanted: Sequence[AwsSection], types: Mapping[str, TypeFacts]
 ) -> dict[str, str]:
     paths = sorted(
         {
-            image_path(options, types[options.instance_type])
-            for options in wanted
-            if not options.image and options.instance_type in types
+            image_path(section, types[section.instance_type])
+            for section in wanted
+            if not section.image_id and section.instance_type in types
         }
     )
     found: dict[str, str] = {}
@@ -338,12 +339,12 @@ async def _spot_usd(
     return {(item.InstanceType, item.AvailabilityZone): item.SpotPrice for item in read}
 
 
-async def _quotas(client: Client, wanted: Sequence[PoolOptions]) -> dict[str, float]:
+async def _quotas(client: Client, wanted: Sequence[AwsSection]) -> dict[str, float]:
     """Launches need none of them: one that cannot be read is unknown."""
     codes = {
-        quota_code(quota_family(options.instance_type), spot=market is Market.SPOT)
-        for options in wanted
-        for market in options.markets
+        quota_code(quota_family(section.instance_type), spot=market is Market.SPOT)
+        for section in wanted
+        for market in section.bought_markets
     }
     found: dict[str, float] = {}
     try:

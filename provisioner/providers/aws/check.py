@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 
 from provisioner.money.price_book import PriceBook
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import refused_call, refused_launch, said_by
 from provisioner.providers.aws.offers import facts_of, offers_of
-from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.permissions import PERMISSIONS
 from provisioner.providers.aws.quota_check import Need, by_quota, fits, too_small
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.findings import OPTIONAL, CloudFinding, optional
 from provisioner.providers.web_pages import without_page
+from provisioner.sections.aws import AwsMachines, AwsSection
 from provisioner.types import Market, Offer
 from windlass.base.errors import WindlassError
 
@@ -37,16 +37,8 @@ _BY_LAUNCH = ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole")
 _LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What one pool buys, and how much of it at most."""
-
-    options: PoolOptions
-    max_instances: int
-
-
 async def check(
-    account: Account, pools: Sequence[Wanted], prices: PriceBook, now: datetime
+    account: Account, pools: Sequence[AwsMachines], prices: PriceBook, now: datetime
 ) -> Sequence[CloudFinding]:
     """Never raises: what cannot be asked is a finding."""
     client = Client(account)
@@ -60,7 +52,7 @@ async def check(
 async def _findings(
     client: Client,
     account: Account,
-    pools: Sequence[Wanted],
+    pools: Sequence[AwsMachines],
     prices: PriceBook,
     now: datetime,
 ) -> AsyncIterator[CloudFinding]:
@@ -79,16 +71,16 @@ async def _findings(
         problems = [problem async for problem in _missing(client, account, {feature})]
         yield optional(account.name, feature, problems)
     try:
-        catalogue = await learn(client, [wanted.options for wanted in pools], now)
+        catalogue = await learn(client, [wanted.section for wanted in pools], now)
     except (AwsError, WindlassError, OSError) as error:
         yield CloudFinding(what=f"{account.name}: what it sells", problems=(_text(error),))
         return
     for wanted in pools:
-        options = wanted.options
-        what = f"pool {options.pool}, {options.instance_type} in {account.region}"
-        problems = list(dict.fromkeys(_settings(options, catalogue, account)))
+        section = wanted.section
+        what = f"pool {wanted.pool}, {section.instance_type} in {account.region}"
+        problems = list(dict.fromkeys(_settings(section, catalogue, account)))
         if not problems:
-            problems = await _launches(client, account, options, catalogue, prices, now)
+            problems = await _launches(client, account, wanted, catalogue, prices, now)
         yield CloudFinding(what=what, problems=tuple(problems))
     async for finding in _quotas(client, account, pools, catalogue, prices):
         yield finding
@@ -114,12 +106,12 @@ async def _missing(
             yield f"{action}: {_text(error)}"
 
 
-def _features(account: Account, pools: Sequence[Wanted]) -> set[str]:
+def _features(account: Account, pools: Sequence[AwsMachines]) -> set[str]:
     used = {"interruption_queue"} if account.queue_url else set()
     for wanted in pools:
-        used |= {"reservations"} if wanted.options.reservations else set()
-        used |= {"placement_group"} if wanted.options.placement_group else set()
-        used |= {"stopped_agents"} if wanted.options.may_stop else set()
+        used |= {"reservations"} if wanted.section.reservations else set()
+        used |= {"placement_group"} if wanted.section.placement_group else set()
+        used |= {"stopped_agents"} if wanted.may_stop else set()
     return used
 
 
@@ -143,13 +135,13 @@ async def _try(client: Client, account: Account, action: str) -> None:
     await client.call(service, operation, DryRun=True, **more)
 
 
-def _settings(options: PoolOptions, catalogue: Catalogue, account: Account) -> Iterator[str]:
+def _settings(section: AwsSection, catalogue: Catalogue, account: Account) -> Iterator[str]:
     """What does not exist, by name."""
-    name, region = options.instance_type, account.region
+    name, region = section.instance_type, account.region
     if name not in catalogue.types:
         yield f"instance_type: AWS has no {name} in {region}: choose another type or region"
         return
-    for zone in options.zones:
+    for zone in section.zones:
         if zone not in catalogue.zones:
             near = get_close_matches(zone, catalogue.zones, n=1)
             meant = f"did you mean {near[0]}?" if near else "leave it out"
@@ -157,12 +149,12 @@ def _settings(options: PoolOptions, catalogue: Catalogue, account: Account) -> I
         elif (name, zone) not in catalogue.sold:
             have = sorted(z for t, z in catalogue.sold if t == name)
             yield f"zones: {zone} has no {name}: {', '.join(have) or 'no zone of the region'} has it"
-    for subnet in options.subnets:
+    for subnet in section.all_subnets:
         if subnet not in catalogue.subnets:
             yield f"subnets: there is no {subnet} in {region}: correct it, or remove it"
-    if not options.subnets and not catalogue.default_subnets:
+    if not section.all_subnets and not catalogue.default_subnets:
         yield f"subnets: {region} has no default subnets: give one in each zone"
-    for reservation in options.reservations:
+    for reservation in section.reservations:
         found = catalogue.reservations.get(reservation)
         if found is None:
             yield f"reservations: there is no active {reservation} in {region}: remove it"
@@ -173,17 +165,17 @@ def _settings(options: PoolOptions, catalogue: Catalogue, account: Account) -> I
 async def _launches(
     client: Client,
     account: Account,
-    options: PoolOptions,
+    machines: AwsMachines,
     catalogue: Catalogue,
     prices: PriceBook,
     now: datetime,
 ) -> list[str]:
     """Each offer launched, but not really: image, group, key, profile and the permissions of the call."""
     problems: dict[str, None] = {}
-    facts = facts_of(options, catalogue, prices)
-    for offer in offers_of(account, options, catalogue, prices, now.timestamp()):
+    facts = facts_of(machines.section, catalogue, prices)
+    for offer in offers_of(account, machines, catalogue, prices, now.timestamp()):
         try:
-            call = run_instances(_intent(options, offer), options, facts, catalogue)
+            call = run_instances(_intent(machines.pool, offer), machines, facts, catalogue)
             await client.call("ec2", "run_instances", DryRun=True, **call)
         except AwsError as error:
             if error.code != _ALLOWED:
@@ -193,12 +185,12 @@ async def _launches(
     return list(problems)
 
 
-def _intent(options: PoolOptions, offer: Offer) -> LaunchIntent:
+def _intent(pool: str, offer: Offer) -> LaunchIntent:
     return LaunchIntent(
         intent_id="check",
         token="",
         cluster_id="check",
-        pool=options.pool,
+        pool=pool,
         generation=0,
         offer=offer,
         count=1,
@@ -208,20 +200,20 @@ def _intent(options: PoolOptions, offer: Offer) -> LaunchIntent:
 async def _quotas(
     client: Client,
     account: Account,
-    pools: Sequence[Wanted],
+    pools: Sequence[AwsMachines],
     catalogue: Catalogue,
     prices: PriceBook,
 ) -> AsyncIterator[CloudFinding]:
     needs = [
         Need(
-            pool=wanted.options.pool,
-            instance_type=wanted.options.instance_type,
+            pool=wanted.pool,
+            instance_type=wanted.section.instance_type,
             most=wanted.max_instances,
-            cpus=facts_of(wanted.options, catalogue, prices).cpus,
+            cpus=facts_of(wanted.section, catalogue, prices).cpus,
             is_spot=market is Market.SPOT,
         )
         for wanted in pools
-        for market in wanted.options.markets
+        for market in wanted.section.bought_markets
     ]
     for (code, name), of_quota in by_quota(needs).items():
         what = f"{account.name}: quota {name} ({code})"

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.aws.options import Account
+from provisioner.providers.aws.account import Account
 from provisioner.providers.errors import Refusal
 from windlass.base.json_types import JsonMapping
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from provisioner.providers.aws import tags
 from provisioner.providers.aws.client import AwsError, Client
@@ -17,11 +17,11 @@ _EXISTS = "InvalidAMIName.Duplicate"
 _NO_MACHINE = ("shutting-down", "terminated")
 
 
-def image_tags(order: ImageOrder, own: Iterable[tuple[str, str]]) -> dict[str, str]:
+def image_tags(order: ImageOrder, own: Mapping[str, str]) -> dict[str, str]:
     """`own`: as the operator gives them to machines; policies go by them."""
     return {
+        **own,
         "Name": order.name,
-        **dict(own),
         tags.CLUSTER: order.cluster_id,
         tags.PROVIDER: order.key.provider,
         tags.POOL: order.pool,

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import date
 
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.money.price_book import PriceBook
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.catalogue import Catalogue, learn
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.errors import (
@@ -30,7 +30,6 @@ from provisioner.providers.aws.instances import (
 )
 from provisioner.providers.aws.notices import Notice, Notices
 from provisioner.providers.aws.offers import DOUBTED, expected_offers, facts_of, offers_of
-from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.prices import list_prices
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.aws.tags import CLUSTER
@@ -46,7 +45,8 @@ from provisioner.providers.base import (
     Rate,
 )
 from provisioner.providers.cloud_provider import CloudProvider, check_size
-from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
+from provisioner.providers.images import ImageAnswer, ImageOrder
+from provisioner.sections.aws import AwsMachines, AwsSection
 from provisioner.types import Market, Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
@@ -70,14 +70,14 @@ UserData = Callable[[LaunchIntent], str]
 """What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
 
 
-class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
+class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
     image_key = "image_id"
 
     def __init__(
         self,
         *,
         account: Account,
-        pools: Sequence[PoolOptions],
+        pools: Sequence[AwsMachines],
         cluster_id: str,
         clock: Clock,
         prices: PriceBook,
@@ -107,12 +107,12 @@ class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
         }
 
     async def list_prices(self, today: date) -> Sequence[FreshPrice]:
-        names = [options.instance_type for options in self._pools]
+        names = [machines.section.instance_type for machines in self._pools]
         async with self._asking():
             return await list_prices(self._client, self._account.region, names, today)
 
     async def make_image(self, order: ImageOrder) -> ImageAnswer:
-        own = next((x.tags for x in self._pools if x.pool == order.pool), ())
+        own = next((x.section.all_tags for x in self._pools if x.pool == order.pool), {})
         async with self._asking():
             return await make_image(self._client, order, image_tags(order, own))
 
@@ -121,14 +121,10 @@ class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
             return await remove_image(self._client, order)
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
-        options = self._options(intent)
-        if options is None or self._catalogue is None:
-            raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
-        if is_bake(intent.intent_id):
-            options = self._for_image(options)
-        facts = facts_of(options, self._catalogue, self._prices)
-        call = run_instances(intent, options, facts, self._catalogue)
-        return {"run_instances": call, "boot": dict(options.boot)}
+        machines, catalogue = self._bought(intent)
+        facts = facts_of(machines.section, catalogue, self._prices)
+        call = run_instances(intent, machines, facts, catalogue)
+        return {"run_instances": call, "boot": dict(machines.boot)}
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
         user_data = self._user_data(intent)
@@ -246,18 +242,18 @@ class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
 
     async def _learn(self) -> Catalogue:
         async with self._asking():
-            return await learn(self._client, self._pools, self._clock.now())
+            return await learn(self._client, [x.section for x in self._pools], self._clock.now())
 
-    def _offers_of(self, options: PoolOptions, catalogue: Catalogue) -> Sequence[Offer]:
+    def _offers_of(self, machines: AwsMachines, catalogue: Catalogue) -> Sequence[Offer]:
         now = self._clock.now().timestamp()
-        return offers_of(self._account, options, catalogue, self._prices, now)
+        return offers_of(self._account, machines, catalogue, self._prices, now)
 
-    def _expected_offers(self, options: PoolOptions) -> Sequence[Offer]:
-        return expected_offers(self._account, options, self._prices)
+    def _expected_offers(self, machines: AwsMachines) -> Sequence[Offer]:
+        return expected_offers(self._account, machines, self._prices)
 
-    def _for_image(self, options: PoolOptions) -> PoolOptions:
-        return replace(
-            options, markets=(Market.ON_DEMAND,), reservations=(), placement_group="", efa=False
+    def _for_image(self, machines: AwsMachines) -> AwsMachines:
+        return machines.but(
+            markets=(Market.ON_DEMAND,), reservations=(), placement_group="", efa=False
         )
 
     def _offer(self, catalogue: Catalogue) -> None:
@@ -273,7 +269,7 @@ class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
         self._doubtful = doubtful
 
     async def _make_placement(self) -> None:
-        for group in sorted({x.placement_group for x in self._pools} - {""}):
+        for group in sorted({x.section.placement_group for x in self._pools} - {""}):
             try:
                 await self._client.call(
                     "ec2",
@@ -291,10 +287,6 @@ class AwsProvider(CloudProvider[PoolOptions, Catalogue, Client], AnswersAtOnce):
                 if error.code != _EXISTING_GROUP:
                     # Launches into it say what is wrong: it may exist, and not be ours to make.
                     log.warning("placement group %s: %s", group, refused_call(error))
-
-    def _options(self, intent: LaunchIntent) -> PoolOptions | None:
-        kind = (intent.pool, intent.offer.key.instance_type)
-        return next((x for x in self._pools if (x.pool, x.instance_type) == kind), None)
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.catalogue import Catalogue, Image, TypeFacts
 from provisioner.providers.aws.offers import image_of
-from provisioner.providers.aws.options import PoolOptions
 from provisioner.providers.aws.tags import tags_of
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
 from provisioner.providers.images import is_bake
+from provisioner.sections.aws import AwsMachines, AwsSection
 from provisioner.types import Market, Scope
 from windlass.base.json_types import JsonMapping, JsonObject
 
@@ -21,13 +21,13 @@ HOPS, HOPS_TO_BRIDGES = 1, 2
 
 
 def run_instances(
-    intent: LaunchIntent, options: PoolOptions, facts: TypeFacts, catalogue: Catalogue
+    intent: LaunchIntent, machines: AwsMachines, facts: TypeFacts, catalogue: Catalogue
 ) -> JsonObject:
     """Plain JSON. Raises `Refusal` for what EC2 would refuse later, or take for something else."""
-    key = intent.offer.key
-    image = image_of(options, facts, catalogue)
-    if image is None and options.launch_template is None:
-        raise _no_image(intent, options)
+    key, section = intent.offer.key, machines.section
+    image = image_of(section, facts, catalogue)
+    if image is None and not section.launch_template:
+        raise _no_image(intent, section)
     if image is not None and image.architecture != facts.architecture:
         raise _wrong_architecture(intent, image, facts)
     call: JsonObject = {
@@ -35,34 +35,34 @@ def run_instances(
         "MinCount": intent.count,
         "MaxCount": intent.count,
         "Placement": _placement(intent),
-        "NetworkInterfaces": _interfaces(intent, options, facts, catalogue),
+        "NetworkInterfaces": _interfaces(intent, section, facts, catalogue),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",
-            "HttpPutResponseHopLimit": HOPS_TO_BRIDGES if options.open_metadata else HOPS,
+            "HttpPutResponseHopLimit": HOPS_TO_BRIDGES if machines.open_metadata else HOPS,
         },
         # The disk of a machine that becomes an image stays until that exists.
         "InstanceInitiatedShutdownBehavior": "stop" if is_bake(intent.intent_id) else "terminate",
         "TagSpecifications": [
             {
                 "ResourceType": resource,
-                "Tags": [{"Key": k, "Value": v} for k, v in tags_of(intent, options).items()],
+                "Tags": [{"Key": k, "Value": v} for k, v in tags_of(intent, section).items()],
             }
             for resource in (*TAGGED, *((SPOT_REQUEST,) if key.market is Market.SPOT else ()))
         ],
     }
     if image is not None:
         call["ImageId"] = image.id
-        call["BlockDeviceMappings"] = [_root_disk(image, options)]
-    if options.launch_template is not None:
-        template = options.launch_template
-        by = "LaunchTemplateId" if template.name.startswith("lt-") else "LaunchTemplateName"
-        call["LaunchTemplate"] = {by: template.name, "Version": template.version}
-    if options.instance_profile:
-        call["IamInstanceProfile"] = {"Arn": options.instance_profile}
-    if options.ssh_key:
-        call["KeyName"] = options.ssh_key
-    return call | _market(intent, options)
+        call["BlockDeviceMappings"] = [_root_disk(image, section)]
+    if section.launch_template:
+        name, _, version = section.launch_template.partition(":")
+        by = "LaunchTemplateId" if name.startswith("lt-") else "LaunchTemplateName"
+        call["LaunchTemplate"] = {by: name, "Version": version or "$Default"}
+    if section.iam_instance_profile_arn:
+        call["IamInstanceProfile"] = {"Arn": section.iam_instance_profile_arn}
+    if section.ssh_key_name:
+        call["KeyName"] = section.ssh_key_name
+    return call | _market(intent, section)
 
 
 def _placement(intent: LaunchIntent) -> JsonMapping:
@@ -71,12 +71,12 @@ def _placement(intent: LaunchIntent) -> JsonMapping:
     return {"AvailabilityZone": key.zone, **group}
 
 
-def _root_disk(image: Image, options: PoolOptions) -> JsonMapping:
+def _root_disk(image: Image, section: AwsSection) -> JsonMapping:
     """By the image's own name of it: another would be a second disk."""
     return {
         "DeviceName": image.root_device,
         "Ebs": {
-            "VolumeSize": options.root_gib,
+            "VolumeSize": section.root_volume_size,
             "VolumeType": "gp3",
             "Encrypted": True,
             "DeleteOnTermination": True,
@@ -85,22 +85,23 @@ def _root_disk(image: Image, options: PoolOptions) -> JsonMapping:
 
 
 def _interfaces(
-    intent: LaunchIntent, options: PoolOptions, facts: TypeFacts, catalogue: Catalogue
+    intent: LaunchIntent, section: AwsSection, facts: TypeFacts, catalogue: Catalogue
 ) -> list[JsonMapping]:
     """One; with EFA one for each network card that has it. EC2 gives public addresses to single interfaces only."""
-    cards = min(facts.network_cards, facts.efa_interfaces) if options.efa else 0
-    if options.efa and not cards:
+    cards = min(facts.network_cards, facts.efa_interfaces) if section.efa else 0
+    if section.efa and not cards:
         raise Refusal(
             BlockKind.CONFIG,
             f"{facts.name} has no EFA: remove efa from pool {intent.pool}, or choose another type",
             scope=Scope(provider=intent.offer.key.provider, instance_type=facts.name),
         )
-    base: JsonObject = {"SubnetId": _subnet(intent, options, catalogue)}
-    if options.security_group:
-        base["Groups"] = [options.security_group]
+    network = section.network_interface
+    base: JsonObject = {"SubnetId": _subnet(intent, section, catalogue)}
+    if network.security_group_id:
+        base["Groups"] = [network.security_group_id]
     first: JsonObject = {"DeviceIndex": 0, "DeleteOnTermination": True, **base}
     if cards <= 1:
-        first["AssociatePublicIpAddress"] = options.public_address
+        first["AssociatePublicIpAddress"] = network.public_ip
     if cards:
         first |= {"InterfaceType": "efa", "NetworkCardIndex": 0}
     others = [
@@ -111,14 +112,15 @@ def _interfaces(
     return [first, *others]
 
 
-def _subnet(intent: LaunchIntent, options: PoolOptions, catalogue: Catalogue) -> str:
+def _subnet(intent: LaunchIntent, section: AwsSection, catalogue: Catalogue) -> str:
     zone = intent.offer.key.zone
-    own = [catalogue.subnets[id_] for id_ in options.subnets if id_ in catalogue.subnets]
+    wanted = section.all_subnets
+    own = [catalogue.subnets[id_] for id_ in wanted if id_ in catalogue.subnets]
     found = next((subnet.id for subnet in own if subnet.zone == zone), None)
     if found is not None:
         return found
-    missing = [id_ for id_ in options.subnets if id_ not in catalogue.subnets]
-    if not options.subnets and zone in catalogue.default_subnets:
+    missing = [id_ for id_ in wanted if id_ not in catalogue.subnets]
+    if not wanted and zone in catalogue.default_subnets:
         return catalogue.default_subnets[zone].id
     key = intent.offer.key
     what = (
@@ -133,13 +135,13 @@ def _subnet(intent: LaunchIntent, options: PoolOptions, catalogue: Catalogue) ->
     )
 
 
-def _market(intent: LaunchIntent, options: PoolOptions) -> JsonObject:
+def _market(intent: LaunchIntent, section: AwsSection) -> JsonObject:
     key = intent.offer.key
     asked: JsonObject = {}
     if key.market is Market.SPOT:
         spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-        if options.spot_max_price:
-            spot["MaxPrice"] = options.spot_max_price
+        if section.max_price:
+            spot["MaxPrice"] = section.max_price
         asked["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
     elif key.market is Market.CAPACITY_BLOCK:
         asked["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
@@ -149,11 +151,11 @@ def _market(intent: LaunchIntent, options: PoolOptions) -> JsonObject:
     return asked
 
 
-def _no_image(intent: LaunchIntent, options: PoolOptions) -> Refusal:
+def _no_image(intent: LaunchIntent, section: AwsSection) -> Refusal:
     key = intent.offer.key
     what = (
-        f"there is no image {options.image} in {key.region} that this account may use"
-        if options.image
+        f"there is no image {section.image_id} in {key.region} that this account may use"
+        if section.image_id
         else f"no SSM parameter in {key.region} names an image for {key.instance_type}"
     )
     return Refusal(

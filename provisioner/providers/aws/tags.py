@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from provisioner.providers.aws.options import PoolOptions
 from provisioner.providers.base import LaunchIntent
+from provisioner.sections.aws import AwsSection
 from provisioner.types import Market, OfferKey
 
 CLUSTER = "windlass:cluster"
@@ -25,7 +25,7 @@ USD_PER_HOUR = "windlass:usd-per-hour"
 _N = TypeVar("_N", int, float)
 
 
-def tags_of(intent: LaunchIntent, options: PoolOptions) -> dict[str, str]:
+def tags_of(intent: LaunchIntent, section: AwsSection) -> dict[str, str]:
     offer, key = intent.offer, intent.offer.key
     ours = {
         CLUSTER: intent.cluster_id,
@@ -42,7 +42,7 @@ def tags_of(intent: LaunchIntent, options: PoolOptions) -> dict[str, str]:
         ours[RESERVATION] = key.reservation
     if key.placement:
         ours[PLACEMENT] = key.placement
-    return {"Name": options.machine_name, **dict(options.tags), **ours}
+    return section.all_tags | ours
 
 
 def offer_key_of(

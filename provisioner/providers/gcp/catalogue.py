@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.providers.gcp.client import Client, GceError
-from provisioner.providers.gcp.names import ATTACHED, last, region_of
-from provisioner.providers.gcp.options import MachineOptions
+from provisioner.providers.gcp.names import last, region_of
+from provisioner.sections.gcp import GcpMachine, GcpSection
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +51,14 @@ class Catalogue:
     used: Mapping[str, float] = field(default_factory=dict)
     """Metric -> how much of it was in use, by everybody in the project."""
 
-    def sells(self, options: MachineOptions, zone: str) -> bool:
-        return (options.machine_type, zone) in self.types and (
-            options.gpu not in ATTACHED or (options.gpu, zone) in self.accelerators
+    def sells(self, machine: GcpMachine, zone: str) -> bool:
+        gpu, _ = machine.added
+        return (machine.machine_type, zone) in self.types and (
+            not gpu or (gpu, zone) in self.accelerators
         )
 
 
-async def learn(
-    client: Client, region: str, wanted: Sequence[MachineOptions], now: float
-) -> Catalogue:
+async def learn(client: Client, region: str, wanted: Sequence[GcpSection], now: float) -> Catalogue:
     """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
     pages = await client.pages("Zones", "list")
     zones = {
@@ -68,10 +67,13 @@ async def learn(
         for zone in page.items
         if region_of(zone.name) == region and zone.status != "DOWN"
     }
-    kinds = {(x.machine_type, zone) for x in wanted for zone in zones & set(x.zones or zones)}
-    added = {
-        (x.gpu, zone) for x in wanted for zone in zones & set(x.zones or zones) if x.gpu in ATTACHED
+    machines = {
+        (section.instance_type, zone)
+        for section in wanted
+        for zone in zones & set(section.all_zones or zones)
     }
+    kinds = {(machine.machine_type, zone) for machine, zone in machines}
+    added = {(gpu, zone) for machine, zone in machines if (gpu := machine.added[0])}
     types = await asyncio.gather(*(_type(client, *kind) for kind in sorted(kinds)))
     gpus = await asyncio.gather(*(_has_gpu(client, *each) for each in sorted(added)))
     quotas = await _quotas(client, region)
@@ -124,9 +126,9 @@ async def _one(client: Client, service: str, **request: str) -> Any:
 
 
 async def _reservations(
-    client: Client, zones: set[str], wanted: Sequence[MachineOptions]
+    client: Client, zones: set[str], wanted: Sequence[GcpSection]
 ) -> dict[str, Reservation]:
-    names = {name for options in wanted for name in options.reservations}
+    names = {name for section in wanted for name in section.reservations}
     if not names:
         return {}
     found: dict[str, Reservation] = {}

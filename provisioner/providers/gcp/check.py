@@ -7,7 +7,6 @@ image, an account, the network of another project) show at the launch.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from provisioner.money.price_book import PriceBook
@@ -16,11 +15,12 @@ from provisioner.providers.gcp.catalogue import Catalogue, learn
 from provisioner.providers.gcp.client import Client, GceError
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.names import quota_family, quota_metric
-from provisioner.providers.gcp.offers import facts_of, kind_of
-from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.offers import facts_of
 from provisioner.providers.gcp.permissions import PERMISSIONS
 from provisioner.providers.gcp.prices import COMPUTE_ENGINE
+from provisioner.providers.gcp.site import Site
 from provisioner.providers.web_pages import without_page
+from provisioner.sections.gcp import GcpMachines, GcpSection
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
 from windlass.base.permissions import Permission
@@ -29,15 +29,9 @@ _NOT_OF_THE_PROJECT = {"compute.images.useReadOnly", "iam.serviceAccounts.actAs"
 _OF_THE_NETWORK = {"compute.subnetworks.use", "compute.subnetworks.useExternalIp"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What one pool buys, and how much of it at most."""
-
-    options: MachineOptions
-    max_instances: int
-
-
-async def check(site: Site, pools: Sequence[Wanted], prices: PriceBook) -> Sequence[CloudFinding]:
+async def check(
+    site: Site, pools: Sequence[GcpMachines], prices: PriceBook
+) -> Sequence[CloudFinding]:
     """Never raises: what cannot be asked is a finding."""
     client = Client(site)
     client.open()
@@ -48,21 +42,21 @@ async def check(site: Site, pools: Sequence[Wanted], prices: PriceBook) -> Seque
 
 
 async def _findings(
-    client: Client, site: Site, pools: Sequence[Wanted], prices: PriceBook
+    client: Client, site: Site, pools: Sequence[GcpMachines], prices: PriceBook
 ) -> AsyncIterator[CloudFinding]:
     try:
-        catalogue = await learn(client, site.region, [each.options for each in pools], 0.0)
+        catalogue = await learn(client, site.region, [each.section for each in pools], 0.0)
     except (GceError, WindlassError, OSError) as error:
         yield CloudFinding(what=f"{site.name}: credentials", problems=(_text(error),))
         return
     yield CloudFinding(what=f"{site.name}: credentials (project {client.project})")
-    async for finding in _permissions(client, site, [each.options for each in pools]):
+    async for finding in _permissions(client, site, pools):
         yield finding
     yield await _prices(client, site)
     for each in pools:
-        options = each.options
-        problems = (*_zones(site, options, catalogue), *_reservations(options, catalogue))
-        what = f"{site.name}: {kind_of(options)} for pool {options.pool}"
+        section = each.section
+        problems = (*_zones(site, section, catalogue), *_reservations(section, catalogue))
+        what = f"{site.name}: {section.kind} for pool {each.pool}"
         yield CloudFinding(what=what, problems=problems)
     try:
         region = await client.call("Regions", "get", region=site.region)
@@ -75,11 +69,13 @@ async def _findings(
 
 
 async def _permissions(
-    client: Client, site: Site, pools: Sequence[MachineOptions]
+    client: Client, site: Site, pools: Sequence[GcpMachines]
 ) -> AsyncIterator[CloudFinding]:
-    used = {"", *(feature for options in pools for feature in _features(options))}
+    used = {"", *(feature for machines in pools for feature in _features(machines))}
     elsewhere = _NOT_OF_THE_PROJECT | (
-        _OF_THE_NETWORK if any("/" in options.subnetwork for options in pools) else set()
+        _OF_THE_NETWORK
+        if any("/" in machines.section.network_interface.subnetwork for machines in pools)
+        else set()
     )
     wanted = [each for each in PERMISSIONS if each.action not in elsewhere]
     what = f"{site.name}: permissions"
@@ -111,35 +107,37 @@ def _missing(
             yield f"{each.action} is needed to {each.why}: add it to the role of the master's account"
 
 
-def _features(options: MachineOptions) -> Iterator[str]:
-    if options.external_address:
+def _features(machines: GcpMachines) -> Iterator[str]:
+    section = machines.section
+    if section.network_interface.external_ip:
         yield "network_interface.external_ip"
-    if options.may_stop:
+    if machines.may_stop:
         yield "stopped_agents"
-    if options.placement:
+    if section.placement_policy:
         yield "placement_policy"
-    if options.reservations:
+    if section.reservations:
         yield "reservations"
 
 
-def _zones(site: Site, options: MachineOptions, catalogue: Catalogue) -> Iterator[str]:
+def _zones(site: Site, section: GcpSection, catalogue: Catalogue) -> Iterator[str]:
     """Every zone that is named; without names at least one."""
-    for zone in options.zones:
+    machine, zones = section.instance_type, section.all_zones
+    for zone in zones:
         if zone not in catalogue.zones:
             near = get_close_matches(zone, catalogue.zones, n=1)
             yield f"there is no zone {zone}{f': did you mean {near[0]}?' if near else ''}"
-        elif not catalogue.sells(options, zone):
-            yield f"{zone} has no {kind_of(options)}: leave the zone out"
-    if not options.zones and not any(catalogue.sells(options, z) for z in catalogue.zones):
-        yield f"no zone of {site.region} has {kind_of(options)}: use another type or region"
+        elif not catalogue.sells(machine, zone):
+            yield f"{zone} has no {section.kind}: leave the zone out"
+    if not zones and not any(catalogue.sells(machine, z) for z in catalogue.zones):
+        yield f"no zone of {site.region} has {section.kind}: use another type or region"
 
 
-def _reservations(options: MachineOptions, catalogue: Catalogue) -> Iterator[str]:
-    for name in options.reservations:
+def _reservations(section: GcpSection, catalogue: Catalogue) -> Iterator[str]:
+    for name in section.reservations:
         found = catalogue.reservations.get(name)
         if found is None:
             yield f"there is no reservation {name} in the zones of the pool: correct reservations"
-        elif found.machine_type != options.machine_type:
+        elif found.machine_type != section.instance_type.machine_type:
             yield f"reservation {name} is of {found.machine_type}: correct reservations"
         elif not found.is_ready:
             yield f"reservation {name} is not ready yet"
@@ -147,22 +145,23 @@ def _reservations(options: MachineOptions, catalogue: Catalogue) -> Iterator[str
 
 def _quotas(
     site: Site,
-    wanted: Wanted,
+    machines: GcpMachines,
     catalogue: Catalogue,
     prices: PriceBook,
     limits: Mapping[str, float],
 ) -> Iterator[str]:
     """What the region grants, beside what the pool would have at most. Quotas that Google does not list are unknown."""
-    facts = facts_of(wanted.options, catalogue, prices)
-    family = quota_family(wanted.options.machine_type, facts.gpu)
+    machine, most = machines.section.instance_type, machines.max_instances
+    facts = facts_of(machine, catalogue, prices)
+    family = quota_family(machine.machine_type, facts.gpu)
     size = facts.gpus or facts.cpus
-    for market in wanted.options.markets:
+    for market in machines.section.bought_markets:
         metric = quota_metric(family, limits, spot=market is Market.SPOT)
         limit = limits.get(metric)
-        if limit is not None and size and limit < size * wanted.max_instances:
+        if limit is not None and size and limit < size * most:
             yield (
                 f"the quota {metric} of {site.region} is {limit:g}: {int(limit // size)} of "
-                f"{wanted.max_instances} machines of pool {wanted.options.pool} fit; ask for more in IAM > Quotas"
+                f"{most} machines of pool {machines.pool} fit; ask for more in IAM > Quotas"
             )
 
 

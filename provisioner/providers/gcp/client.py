@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
-from provisioner.providers.gcp.options import Site
+from provisioner.providers.gcp.site import Site
 from windlass.base.json_types import JsonMapping
 
 THREADS = 8

@@ -11,13 +11,10 @@ import uuid
 from dataclasses import dataclass
 
 from provisioner.providers.base import LaunchIntent
-from provisioner.providers.gcp.names import parts_of, quota_family, region_of
+from provisioner.providers.gcp.names import TOKEN_CHARS, parts_of, quota_family, region_of
 from provisioner.types import Market, Offer, OfferKey
 
 LOOK_AGAIN_S = 5.0
-TOKEN_CHARS = 20
-"""Of the token, in names: 80 bits."""
-MAX_PREFIX = 63 - TOKEN_CHARS - len("-9999")
 _REQUESTS = uuid.UUID("5f0b8a52-6a0e-5d8f-9c6f-2f7a4be1d3c4")
 _TEXT = re.compile(
     r"(?P<zone>[a-z0-9-]+)/(?P<base>[a-z0-9-]+)/(?P<count>\d+)/(?P<market>[a-z_]+)/(?P<kind>[^/]+)"

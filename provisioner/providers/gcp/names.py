@@ -17,6 +17,9 @@ REGIONS = (
     *("asia-southeast3", "australia-southeast1", "australia-southeast2"),
 )
 """Those of 2026. A newer one is not refused, only one that looks like a misspelt one of these."""
+TOKEN_CHARS = 20
+"""Of the token of a launch, in names of machines: 80 bits."""
+MAX_PREFIX = 63 - TOKEN_CHARS - len("-9999")
 REGION_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+")
 ZONE_NAME = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]+\d?[a-z]?")
 _SERIES = r"a[2-4]x?|c2d?|c3d?|c4[ad]?|e2|f1|g[1-4]|h[34]|m[1-4]|n1|n2d?|n4[ad]?|t2[ad]|x4|z3"

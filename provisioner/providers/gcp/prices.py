@@ -13,9 +13,8 @@ from datetime import date
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.gcp.catalogue import TypeFacts
 from provisioner.providers.gcp.client import Client
-from provisioner.providers.gcp.names import ATTACHED
 from provisioner.providers.gcp.offers import CLOUD
-from provisioner.providers.gcp.options import MachineOptions
+from provisioner.sections.gcp import GcpMachine
 from provisioner.types import Market
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -42,7 +41,7 @@ Parts = Mapping[tuple[Market, str], float]
 async def list_prices(
     client: Client,
     region: str,
-    bought: Iterable[tuple[MachineOptions, TypeFacts]],
+    bought: Iterable[tuple[GcpMachine, TypeFacts]],
     today: date,
 ) -> Sequence[FreshPrice]:
     """Raises GceError, OSError."""
@@ -54,9 +53,9 @@ async def list_prices(
         prices[key] = max(usd, prices.get(key, 0.0))  # of several the dearest
     found = {
         (market, name): usd
-        for options, facts in bought
+        for machine, facts in bought
         for market in (Market.ON_DEMAND, Market.SPOT)
-        for name, usd in _sums(options, facts, market, prices)
+        for name, usd in _sums(machine, facts, market, prices)
     }
     return [
         FreshPrice(
@@ -102,19 +101,18 @@ def _usd(sku: JsonMapping) -> float:
 
 
 def _sums(
-    options: MachineOptions, facts: TypeFacts, market: Market, parts: Parts
+    machine: GcpMachine, facts: TypeFacts, market: Market, parts: Parts
 ) -> Iterator[tuple[str, float]]:
     """The machine, and what is added to it; left out where a part has no price."""
-    name = options.machine_type
+    name = machine.machine_type
+    gpu, _ = machine.added
     family = name.partition("-")[0].upper()
-    attached = options.gpu in ATTACHED
     if _SUM_OF_PARTS.fullmatch(name):
         wanted = [(f"{family} Core", facts.cpus), (f"{family} Ram", facts.memory_mib / 1024)]
-        if facts.gpus and not attached:
+        if facts.gpus and not gpu:
             wanted.append((_GPUS.get(facts.gpu, facts.gpu), facts.gpus))
         if all((market, part) in parts and amount for part, amount in wanted):
             yield name, sum(parts[market, part] * amount for part, amount in wanted)
-    if attached:
-        gpu = options.gpu.removeprefix("nvidia-tesla-").upper()
-        if (market, gpu) in parts:
-            yield options.gpu, parts[market, gpu]
+    part = gpu.removeprefix("nvidia-tesla-").upper()
+    if gpu and (market, part) in parts:
+        yield gpu, parts[market, part]

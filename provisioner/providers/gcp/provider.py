@@ -35,11 +35,12 @@ from provisioner.providers.gcp.machines import (
     with_last_words,
 )
 from provisioner.providers.gcp.names import region_of
-from provisioner.providers.gcp.offers import expected_offers, facts_of, kind_of, offers_of
-from provisioner.providers.gcp.options import MachineOptions, Site
+from provisioner.providers.gcp.offers import expected_offers, facts_of, offers_of
 from provisioner.providers.gcp.prices import list_prices
 from provisioner.providers.gcp.request import properties
-from provisioner.providers.images import ImageAnswer, ImageOrder, is_bake
+from provisioner.providers.gcp.site import NAME_PREFIX, Site
+from provisioner.providers.images import ImageAnswer, ImageOrder
+from provisioner.sections.gcp import GcpMachines, GcpSection
 from provisioner.types import Market, Offer, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
@@ -56,14 +57,14 @@ UserData = Callable[[LaunchIntent, Sequence[str]], str]
 """What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
 
 
-class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
+class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
     image_key = "boot_disk_source_image"
 
     def __init__(
         self,
         *,
         site: Site,
-        pools: Sequence[MachineOptions],
+        pools: Sequence[GcpMachines],
         cluster_id: str,
         clock: Clock,
         prices: PriceBook,
@@ -96,7 +97,8 @@ class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
         known = self._catalogue
         if known is None:
             raise ProviderError(f"it is not known yet what {self.name} sells")
-        bought = [(x, facts_of(x, known, self._prices)) for x in self._pools]
+        kinds = [x.section.instance_type for x in self._pools]
+        bought = [(x, facts_of(x, known, self._prices)) for x in kinds]
         async with _asking():
             return await list_prices(self._client, self._site.region, bought, today)
 
@@ -109,17 +111,14 @@ class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
             return await remove_image(self._client, order)
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
-        options = self._options(intent)
-        if options is None or self._catalogue is None:
-            raise ProviderError(f"pool {intent.pool} buys no {intent.offer.key.instance_type} here")
-        if is_bake(intent.intent_id):
-            options = self._for_image(options)
-        facts = facts_of(options, self._catalogue, self._prices)
-        made = properties(intent.offer.key, options, facts, self._client.project)
+        machines, catalogue = self._bought(intent)
+        section = machines.section
+        facts = facts_of(section.instance_type, catalogue, self._prices)
+        made = properties(intent.offer.key, section, facts, self._client.project)
         return {
             "properties": made,
-            "name_prefix": options.name_prefix,
-            "boot": dict(options.boot),
+            "name_prefix": section.name_prefix or NAME_PREFIX,
+            "boot": dict(machines.boot),
         }
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
@@ -240,19 +239,21 @@ class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
     async def _learn(self) -> Catalogue:
         now = self._clock.now().timestamp()
         async with _asking():
-            return await learn(self._client, self._site.region, self._pools, now)
+            return await learn(
+                self._client, self._site.region, [x.section for x in self._pools], now
+            )
 
-    def _offers_of(self, options: MachineOptions, catalogue: Catalogue) -> Sequence[Offer]:
-        return offers_of(self._site, options, catalogue, self._prices)
+    def _offers_of(self, machines: GcpMachines, catalogue: Catalogue) -> Sequence[Offer]:
+        return offers_of(self._site, machines, catalogue, self._prices)
 
-    def _expected_offers(self, options: MachineOptions) -> Sequence[Offer]:
-        return expected_offers(self._site, options, self._prices)
+    def _expected_offers(self, machines: GcpMachines) -> Sequence[Offer]:
+        return expected_offers(self._site, machines, self._prices)
 
-    def _for_image(self, options: MachineOptions) -> MachineOptions:
-        return replace(options, markets=(Market.ON_DEMAND,), reservations=(), placement="")
+    def _for_image(self, machines: GcpMachines) -> GcpMachines:
+        return machines.but(markets=(Market.ON_DEMAND,), reservations=(), placement_policy="")
 
     async def _make_placement(self) -> None:
-        for policy in sorted({x.placement for x in self._pools} - {""}):
+        for policy in sorted({x.section.placement_policy for x in self._pools} - {""}):
             body = {
                 "name": policy,
                 # Policies cannot be labelled.
@@ -270,10 +271,6 @@ class GcpProvider(CloudProvider[MachineOptions, Catalogue, Client]):
                 if error.code not in _PLACEMENT_EXISTS:
                     # Launches with it say what is wrong: it may exist, and not be ours to make.
                     log.warning("placement policy %s: %s", policy, refused_call(error))
-
-    def _options(self, intent: LaunchIntent) -> MachineOptions | None:
-        kind = (intent.pool, intent.offer.key.instance_type)
-        return next((x for x in self._pools if (x.pool, kind_of(x)) == kind), None)
 
 
 @asynccontextmanager

@@ -15,25 +15,29 @@ import pytest
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import open_book
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.notices import INTERRUPTION
-from provisioner.providers.aws.options import Account, PoolOptions
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import Api
+from provisioner.sections.aws import AwsMachines
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, ProviderCase
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.fleet_world import CLUSTER
+from tests.fakes.pool_machines import aws_machines
 from windlass.base.clock import SystemClock
 
-OPTIONS = PoolOptions(
-    pool=POOL,
-    instance_type="g4dn.xlarge",
-    slots=2,
-    markets=(Market.ON_DEMAND, Market.SPOT),
-    zones=("us-east-1a",),
-    image=UBUNTU_GPU,
-    usd_per_hour=3.0,
-    may_stop=True,
+OPTIONS = replace(
+    aws_machines(
+        POOL,
+        may_stop=True,
+        instance_type="g4dn.xlarge",
+        instance_slots=2,
+        markets=["on_demand", "spot"],
+        zones=["us-east-1a"],
+        image_id=UBUNTU_GPU,
+        usd_per_hour=3.0,
+    ),
     boot={"master_url": "http://127.0.0.1:1"},
 )
 ACTIONS = {
@@ -96,7 +100,7 @@ class AwsCase(ProviderCase):
         self.provider = self.make()
 
     def make(
-        self, options: PoolOptions | None = None, *, role: str = "", queue: bool = True
+        self, options: AwsMachines | None = None, *, role: str = "", queue: bool = True
     ) -> AwsProvider:
         provider = AwsProvider(
             account=Account(
@@ -121,7 +125,9 @@ class AwsCase(ProviderCase):
         await self.provider.open()
 
     def reconfigure(self) -> None:
-        self.options = replace(OPTIONS, root_gib=300, boot={"master_url": "http://127.0.0.1:2"})
+        self.options = replace(
+            OPTIONS.but(root_volume_size=300), boot={"master_url": "http://127.0.0.1:2"}
+        )
         self.provider._pools = (self.options,)
 
     def kill(self, instance_id: str) -> None:

@@ -11,25 +11,25 @@ from pathlib import Path
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import open_book
 from provisioner.providers.base import Api, LaunchIntent
-from provisioner.providers.gcp.options import MachineOptions, Site
 from provisioner.providers.gcp.provider import GcpProvider
+from provisioner.providers.gcp.site import Site
+from provisioner.sections.gcp import GcpMachines
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER
 from tests.fakes.gce import FakeGce, Fault, Which, fake_gce
+from tests.fakes.pool_machines import gcp_machines
 from windlass.base.clock import SystemClock
 
-KIND = MachineOptions(
-    pool=POOL,
+KIND = gcp_machines(
+    POOL,
     machine_type="a2-highgpu-2g",
     usd_per_hour=3.0,
-    zones=("us-central1-a", "us-central1-b"),
+    zones=["us-central1-a", "us-central1-b"],
 )
 KINDS = (
     KIND,
-    MachineOptions(
-        pool=POOL, machine_type="a2-highgpu-1g", markets=(Market.SPOT,), zones=("us-central1-c",)
-    ),
+    gcp_machines(POOL, machine_type="a2-highgpu-1g", markets=["spot"], zones=["us-central1-c"]),
 )
 MODELS = {Market.SPOT: "SPOT"}
 REFUSALS = {
@@ -104,7 +104,7 @@ class GcpCase(ProviderCase):
     def no_starts(self, offer: Offer) -> None:
         self.fake.faults.no_starts = REFUSALS[BlockKind.CAPACITY]
 
-    def made(self, kinds: Sequence[MachineOptions]) -> GcpProvider:
+    def made(self, kinds: Sequence[GcpMachines]) -> GcpProvider:
         provider = GcpProvider(
             site=Site(
                 name="acme", project="acme", region="us-central1", endpoint_url=self.fake.url
@@ -125,18 +125,7 @@ class GcpCase(ProviderCase):
 
     def reconfigure(self) -> None:
         other = "projects/acme/global/images/windlass-1"
-        pools = tuple(
-            MachineOptions(
-                pool=kind.pool,
-                machine_type=kind.machine_type,
-                markets=kind.markets,
-                zones=kind.zones,
-                usd_per_hour=kind.usd_per_hour,
-                image=other,
-            )
-            for kind in KINDS
-        )
-        self.provider._pools = pools
+        self.provider._pools = tuple(kind.but(boot_disk_source_image=other) for kind in KINDS)
 
     def kill(self, instance_id: str) -> None:
         self.fake.cloud.stop(instance_id)

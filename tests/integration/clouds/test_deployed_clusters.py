@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from master.wiring.gcp import ENDPOINT_VARIABLE
-from provisioner.providers.aws.options import UBUNTU_CPU
-from provisioner.providers.aws.options import UBUNTU_GPU as UBUNTU_WITH_DRIVER
+from provisioner.providers.aws.account import UBUNTU_CPU
+from provisioner.providers.aws.account import UBUNTU_GPU as UBUNTU_WITH_DRIVER
 from tests.fakes.booting_machines import BootingMachines, both_clouds
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, Ec2Server, ec2_server
 from tests.fakes.gce import FakeGce, fake_gce

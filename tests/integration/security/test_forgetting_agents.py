@@ -22,20 +22,20 @@ def test_a_forgotten_agent_loses_its_work_and_its_id_is_free_for_a_new_credentia
     async def scenario(world: AgentsWorld) -> None:
         agent, _ = await working(world)
         with pytest.raises(Conflict, match="is connected: stop it first, or use --force"):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
+            await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         assert untouched(world)
         await agent.unplug()
         await world.settle()
         world.store.failure = StoreUnavailable("the disk is full")
         with pytest.raises(StoreUnavailable):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
+            await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         assert untouched(world)
         world.store.failure = None
-        await world.backend.forget_agent("a1", force=False, by=ADMIN)
+        await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         assert "a1" not in world.store.records
         assert "forgotten by an operator" in await world.master.lost("task-1.1")
         with pytest.raises(NotFound):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
+            await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         _, answer = await say_hello(world, hello(), token="", credential="of a1")
         assert isinstance(answer, Refused), "the old credential is worth nothing any more"
         _, answer = await say_hello(world, hello(), credential="new")
@@ -65,7 +65,7 @@ def test_by_force_an_agent_with_a_stolen_credential_is_thrown_out() -> None:
         thief, _ = await working(world)
         thief.reconnect_s = 10_000
         channel = world.channels[0]
-        await world.backend.forget_agent("a1", force=True, by=ADMIN)
+        await world.backend.operator.forget_agent("a1", force=True, by=ADMIN)
         assert "forgotten by an operator" in await world.master.lost("task-1.1")
         await world.settle(60)
         assert "forgotten by an operator" in channel.closed_because

@@ -144,7 +144,7 @@ def test_an_old_hello_cannot_be_replayed_over_a_connection() -> None:
 
 def test_nobody_joins_as_a_machine_of_a_provider_but_its_launch() -> None:
     async def scenario(world: AgentsWorld) -> None:
-        world.backend.set_provisioner(
+        world.nodes.connect(
             wake=lambda: None,
             capacity=lambda _: None,
             note_agent=lambda *_: None,
@@ -352,9 +352,9 @@ def test_the_ends_of_the_calendar_stop_nobody(at: datetime) -> None:
         assert isinstance(answer, Welcome)
         await channel.send(leaving)
         await world.settle(20)
-        (note,) = world.backend.agent("a9").notes
+        (note,) = world.backend.observer.agent("a9").notes
         assert note == f"goes at {at.isoformat()}: so it \\x1b[2Jsays "
-        assert [view.id for view in world.backend.agents()] == ["a1", "a9"]
+        assert [view.id for view in world.backend.observer.agents()] == ["a1", "a9"]
         assert untouched(world)
 
     play(scenario)
@@ -385,7 +385,7 @@ def test_slots_of_a_refused_hello_are_never_listed() -> None:
         slots = (Slot(id=0, kind=SlotKind.CPU),) * 2
         _, answer = await say_hello(world, hello(slots=slots), credential="of a1")
         assert isinstance(answer, Refused)
-        assert world.backend.agents() == ()
+        assert world.backend.observer.agents() == ()
         assert not [m for m in world.channels[0]._inbox if isinstance(m, StartContainer)]
 
     play(scenario)

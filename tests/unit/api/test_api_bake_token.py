@@ -65,11 +65,8 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         monkeypatch.setattr(
             api.services.join_tokens, "find", lambda pools, token: grant if token == TOKEN else None
         )
-        api.services.gateway.set_provisioner(  # type: ignore[attr-defined]
-            wake=lambda: None,
-            capacity=lambda _: None,
-            note_agent=lambda *_: None,
-            machines=Machines({"bake-1": frozenset({"i-1"})}),
+        api.services.foreseer.registry.watch(  # type: ignore[attr-defined]
+            lambda *_: None, Machines({"bake-1": frozenset({"i-1"})}), lambda _: False
         )
         yield World(api)
 

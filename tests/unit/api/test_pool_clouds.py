@@ -6,8 +6,8 @@ from typing import Any
 
 from master.api.resource_pools.clouds import aws_detail, gcp_detail
 from master.config import ResolvedPool
-from master.config.aws import AwsSection
-from master.config.gcp import GcpSection
+from provisioner.sections.aws import AwsSection
+from provisioner.sections.gcp import GcpSection
 
 AWS = {
     "type": "aws",

@@ -10,12 +10,11 @@ import pytest
 from provisioner.providers.aws import catalogue
 from provisioner.providers.aws.client import AwsError, Client
 from provisioner.providers.aws.names import quota_code
-from provisioner.providers.aws.options import PoolOptions
-from provisioner.types import Market
+from tests.fakes.pool_machines import aws_machines
 
 WANTED = [
-    PoolOptions(pool="a", instance_type="p4d.24xlarge", markets=(Market.ON_DEMAND, Market.SPOT)),
-    PoolOptions(pool="b", instance_type="c5.large"),
+    aws_machines(instance_type="p4d.24xlarge", markets=["on_demand", "spot"]).section,
+    aws_machines(instance_type="c5.large").section,
 ]
 CODES = sorted(
     [

@@ -10,14 +10,16 @@ import pytest
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import Override, open_book
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.catalogue import Catalogue, Image, Reservation, Subnet, TypeFacts
 from provisioner.providers.aws.names import is_zone_of, quota_code, quota_family
 from provisioner.providers.aws.offers import facts_of, offers_of
-from provisioner.providers.aws.options import Account, LaunchTemplate, PoolOptions
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.errors import Refusal
+from provisioner.sections.aws import AwsNetwork
 from provisioner.types import Market, Offer
 from tests.fakes.fleet_world import an_intent
+from tests.fakes.pool_machines import aws_machines
 
 ACCOUNT = Account(name="aws-us-east-1", region="us-east-1")
 PRICES = open_book(None)
@@ -57,17 +59,19 @@ CATALOGUE = Catalogue(
     },
     spot_usd={("p4d.24xlarge", "us-east-1a"): 7.5},
 )
-OPTIONS = PoolOptions(pool="gpu", instance_type="p4d.24xlarge", image="ami-1")
+OPTIONS = aws_machines(instance_type="p4d.24xlarge", image_id="ami-1")
 
 
-def sold(now: float = 2000.0, **options: Any) -> list[Offer]:
-    return list(offers_of(ACCOUNT, replace(OPTIONS, **options), CATALOGUE, PRICES, now))
+def sold(now: float = 2000.0, **keys: Any) -> list[Offer]:
+    return list(offers_of(ACCOUNT, OPTIONS.but(**keys), CATALOGUE, PRICES, now))
 
 
-def call(offer: Offer | None = None, count: int = 2, **changes: Any) -> dict[str, Any]:
-    options = replace(OPTIONS, **changes)
+def call(
+    offer: Offer | None = None, count: int = 2, open_metadata: bool = False, **changes: Any
+) -> dict[str, Any]:
+    machines = replace(OPTIONS.but(**changes), open_metadata=open_metadata)
     intent = an_intent(offer or sold(**changes)[0], count, pool="gpu", created_at=12.5)
-    made = run_instances(intent, options, facts_of(options, CATALOGUE, PRICES), CATALOGUE)
+    made = run_instances(intent, machines, facts_of(machines.section, CATALOGUE, PRICES), CATALOGUE)
     assert json.loads(json.dumps(made)) == made
     return made
 
@@ -88,12 +92,12 @@ def test_a_type_that_no_zone_has_is_offered_all_the_same_so_that_ec2_says_why() 
 
 
 def test_spot_costs_what_ec2_says_unless_the_operator_knows_better() -> None:
-    a, b = sold(markets=(Market.SPOT,))
+    a, b = sold(markets=("spot",))
     assert a.usd_per_hour == 7.5
     assert b.usd_per_hour == 21.957642, "unknown: at most the price on demand"
     assert a.interruptions_per_hour > 0
     known = replace(PRICES, overrides=(Override(instance_type="p4d.24xlarge", usd_per_hour=6.0),))
-    options = replace(OPTIONS, markets=(Market.SPOT,))
+    options = OPTIONS.but(markets=("spot",))
     assert offers_of(ACCOUNT, options, CATALOGUE, known, 0.0)[0].usd_per_hour == 6.0
 
 
@@ -112,13 +116,17 @@ def test_a_machine_without_gpus_has_a_slot_if_the_pool_says_so() -> None:
     cpu = TypeFacts(name="m5.large", cpus=2)
     catalogue = replace(CATALOGUE, types={"m5.large": cpu})
     for cpu_slot in (False, True):
-        options = replace(OPTIONS, instance_type="m5.large", cpu_slot=cpu_slot)
+        options = OPTIONS.but(instance_type="m5.large", cpu_slots_allowed=cpu_slot)
         offers = offers_of(ACCOUNT, options, catalogue, PRICES, 0.0)
         assert {x.slots for x in offers} == {int(cpu_slot)}
 
 
 def test_a_launch_is_all_or_nothing_private_and_tagged_with_the_call() -> None:
-    made = call(instance_profile="arn:x", ssh_key="ops", security_group="sg-1")
+    made = call(
+        iam_instance_profile_arn="arn:x",
+        ssh_key_name="ops",
+        network_interface=AwsNetwork(security_group_id="sg-1"),
+    )
     assert (made["MinCount"], made["MaxCount"]) == (2, 2)
     assert made["MetadataOptions"]["HttpTokens"] == "required"
     assert made["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
@@ -157,7 +165,7 @@ def test_a_launch_is_all_or_nothing_private_and_tagged_with_the_call() -> None:
 
 
 def test_spot_is_asked_for_once_and_ended_when_taken_back() -> None:
-    made = call(markets=(Market.SPOT,), spot_max_price="9.5")
+    made = call(markets=("spot",), spot_max_price="9.5")
     assert made["InstanceMarketOptions"] == {
         "MarketType": "spot",
         "SpotOptions": {
@@ -192,16 +200,16 @@ def test_efa_has_an_interface_for_each_card_and_no_public_address() -> None:
 
 
 def test_a_launch_template_is_the_base() -> None:
-    made = call(launch_template=LaunchTemplate(name="agents", version="3"), image="")
+    made = call(launch_template="agents:3", image_id="")
     assert made["LaunchTemplate"] == {"LaunchTemplateName": "agents", "Version": "3"}
     assert "ImageId" not in made
-    by_id = call(launch_template=LaunchTemplate(name="lt-01"))
+    by_id = call(launch_template="lt-01")
     assert by_id["LaunchTemplate"] == {"LaunchTemplateId": "lt-01", "Version": "$Default"}
 
 
 def test_a_subnet_pins_its_zone() -> None:
     assert [x.key.zone for x in sold(subnets=("subnet-9",))] == ["us-east-1b"]
-    made = call(subnets=("subnet-9",), public_address=False)
+    made = call(subnets=("subnet-9",), network_interface=AwsNetwork(public_ip=False))
     (interface,) = made["NetworkInterfaces"]
     assert interface["SubnetId"] == "subnet-9"
     assert interface["AssociatePublicIpAddress"] is False
@@ -210,8 +218,8 @@ def test_a_subnet_pins_its_zone() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"image": "ami-9"}, "there is no image ami-9 in us-east-1 that this account may use"),
-        ({"image": ""}, "no SSM parameter in us-east-1 names an image for p4d.24xlarge"),
+        ({"image_id": "ami-9"}, "there is no image ami-9 in us-east-1 that this account may use"),
+        ({"image_id": ""}, "no SSM parameter in us-east-1 names an image for p4d.24xlarge"),
         ({"subnets": ("subnet-0",)}, "there is no subnet subnet-0 in us-east-1"),
         ({"zones": ("us-east-1z",)}, "pool gpu has no subnet in us-east-1z"),
         (

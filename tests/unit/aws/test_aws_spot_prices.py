@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from provisioner.money.price_book import open_book
+from provisioner.providers.aws.account import Account
 from provisioner.providers.aws.catalogue import Catalogue, Subnet
 from provisioner.providers.aws.offers import offers_of
-from provisioner.providers.aws.options import Account, PoolOptions
-from provisioner.types import Market
+from tests.fakes.pool_machines import aws_machines
 
 ZONE = "us-east-1a"
-OPTIONS = PoolOptions(pool="gpu", instance_type="g5.xlarge", markets=(Market.SPOT,))
+OPTIONS = aws_machines(instance_type="g5.xlarge", markets=["spot"])
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ OPTIONS = PoolOptions(pool="gpu", instance_type="g5.xlarge", markets=(Market.SPO
 def test_a_spot_price_that_cannot_be_is_not_used(said: float, counts: float, origin: str) -> None:
     catalogue = Catalogue(
         default_subnets={ZONE: Subnet(id="s-1", zone=ZONE, network="n-1")},
-        spot_usd={(OPTIONS.instance_type, ZONE): said},
+        spot_usd={(OPTIONS.section.instance_type, ZONE): said},
     )
     account = Account(name="aws-us-east-1", region="us-east-1")
     (offer,) = offers_of(account, OPTIONS, catalogue, open_book(None), now=0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,15 @@ import pytest
 
 from agent_bootstrap.scripts.user_data import MAX_BYTES, Cloud
 from master.auth.join_tokens import JoinTokenSigner
-from master.config.gcp import GcpSection
 from master.wiring.cloud_boot import _LONGEST, CloudBoot
 from master.wiring.launch_tokens import MOST_NAMES, LaunchTokens
 from provisioner.providers.base import LaunchIntent
 from provisioner.types import Market, Offer, OfferKey
+from tests.fakes.pool_machines import gcp_machines
 from windlass.base.errors import InvalidConfig
 
 SIGNER = JoinTokenSigner(b"s" * 32)
-SECTION = GcpSection.model_validate(
-    {"type": "gcp", "project": "acme-ml-1", "zone": "us-central1-a"}
-)
+MACHINES = gcp_machines(project="acme-ml-1", zone="us-central1-a")
 POOL = "p" * 64
 OFFER = Offer(
     key=OfferKey(
@@ -67,7 +66,7 @@ def test_a_gang_of_any_size_fits_beside_a_chain_of_certificates(
 ) -> None:
     one = boot(tmp_path, monkeypatch, 3000)
     names = [f"{'n' * 59}-{number:03}" for number in range(count)]
-    intent = launch(count, one.settings(SECTION, POOL))
+    intent = launch(count, one.told([replace(MACHINES, pool=POOL)])[0].boot)
     assert len(one.user_data(Cloud.GCP, intent, names)) <= MAX_BYTES
     token = one.tokens(intent, names)
     assert len(token) <= len(_LONGEST["launch_token"])
@@ -82,7 +81,7 @@ def test_a_certificate_that_no_machine_could_be_told_is_refused_at_the_start(
 ) -> None:
     one = boot(tmp_path, monkeypatch, 6000)
     with pytest.raises(InvalidConfig) as refused:
-        one.settings(SECTION, "gpu")
+        one.told([MACHINES])
     assert "user data of pool gpu has" in refused.value.message
     assert (
         "of 8192: the master's certificate takes 6000; put fewer certificates into the file of "

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from master.config.aws import AwsSection
 from master.config.load import load
+from provisioner.sections.aws import AwsSection
 from provisioner.types import Market
 from windlass.base.errors import InvalidConfig
 

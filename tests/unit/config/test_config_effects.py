@@ -121,40 +121,49 @@ BATCH_MANAGER |= below(
     read_by("master/config/batch_manager.py:*", "slot_type rendezvous_network_interface")
     | read_by("master/config/partitions.py:*", "description task_container_defaults"),
 )
-AWS = read_by(
-    "master/wiring/aws.py:*",
-    "region assume_role external_id interruption_queue instance_slots cpu_slots_allowed "
-    "zones spot_max_price markets reservations placement_group efa image_id image_parameter "
-    "launch_template root_volume_size subnets iam_instance_profile_arn ssh_key_name tag_key "
-    "tag_value instance_name",
+AWS = read_by("master/wiring/aws.py:*", "region assume_role external_id interruption_queue")
+AWS |= read_by(
+    "provisioner/providers/aws:*",
+    "instance_slots cpu_slots_allowed zones reservations placement_group efa image_id "
+    "image_parameter launch_template root_volume_size iam_instance_profile_arn ssh_key_name",
 )
-AWS |= below(
-    "network_interface", read_by("master/wiring/aws.py:*", "public_ip subnet_id security_group_id")
-)
-AWS |= below("custom_tags", read_by("master/wiring/aws.py:*", "key value"))
 AWS |= {
-    "spot_max_price": "master/wiring/aws.py:max_price",
-    "markets": "master/wiring/aws.py:bought_markets",
+    "spot_max_price": "provisioner/providers/aws:max_price",
+    "markets": "provisioner/providers/aws:bought_markets",
+    "subnets": "provisioner/providers/aws:all_subnets",
+    **dict.fromkeys(
+        ("tag_key", "tag_value", "instance_name"), "provisioner/providers/aws:all_tags"
+    ),
 }
-AWS |= read_by("master/config/aws.py:*", "spot")
-GCP = read_by(
-    "master/wiring/gcp.py:*",
-    "project base_config boot_disk_size boot_disk_source_image boot_disk_type labels label_key "
-    "label_value name_prefix network_tags operation_timeout_period placement_policy "
-    "max_run_duration queue_for instance_type",
+AWS |= below(
+    "network_interface", read_by("provisioner/providers/aws:*", "public_ip security_group_id")
 )
-GCP |= read_by("master/config/gcp.py:*", "zone zones region markets")
+AWS |= below("network_interface", read_by("provisioner/sections/aws.py:*", "subnet_id"))
+AWS |= below("custom_tags", read_by("provisioner/sections/aws.py:*", "key value"))
+AWS |= read_by("provisioner/sections/aws.py:*", "spot")
+GCP = read_by("master/wiring/gcp.py:*", "project") | read_by(
+    "provisioner/providers/gcp:*",
+    "base_config boot_disk_size boot_disk_source_image boot_disk_type name_prefix network_tags "
+    "operation_timeout_period placement_policy queue_for instance_type",
+)
+GCP |= {
+    **dict.fromkeys(("labels", "label_key", "label_value"), "provisioner/providers/gcp:all_labels"),
+    "max_run_duration": "provisioner/providers/gcp:lifetime_s",
+}
+GCP |= read_by("provisioner/sections/gcp.py:*", "zone zones region markets")
 GCP |= below(
-    "network_interface", read_by("master/wiring/gcp.py:*", "network subnetwork external_ip")
+    "network_interface", read_by("provisioner/providers/gcp:*", "network subnetwork external_ip")
 )
-GCP |= below("service_account", read_by("master/wiring/gcp.py:*", "email scopes"))
-GCP |= below("instance_type", {"machine_type": "master/wiring/gcp.py:machine_type"})
-GCP |= below("instance_type", read_by("master/config/gcp.py:*", "gpu_type gpu_num preemptible"))
+GCP |= below("service_account", read_by("provisioner/providers/gcp:*", "email scopes"))
+GCP |= below("instance_type", {"machine_type": "provisioner/providers/gcp:machine_type"})
+GCP |= below(
+    "instance_type", read_by("provisioner/sections/gcp.py:*", "gpu_type gpu_num preemptible")
+)
 CLOUDS = read_by("master/wiring/cloud_boot.py:*", "master_url master_cert_name") | read_by(
     "master/wiring/boot_settings.py:*",
     "startup_script machine_script bake_images agent_config_file_contents",
 )
-CLOUDS |= read_by("master/config/cloud_keys.py:*", "agent_docker_image")
+CLOUDS |= read_by("provisioner/sections/cloud.py:*", "agent_docker_image")
 PROVIDER |= AWS | GCP | CLOUDS
 SLURM = below(
     "slurm", read_by("master/allocations/batch.py:*", "slots_per_node gpu_type sbatch_args")
@@ -408,7 +417,7 @@ def words_read(where: str) -> frozenset[str]:
 
 def _declares(file: Path) -> bool:
     path = file.relative_to(ROOT).as_posix()
-    return path.startswith(("master/config/", "master/core/expconf/"))
+    return path.startswith(("master/config/", "master/core/expconf/", "provisioner/sections/"))
 
 
 @cache

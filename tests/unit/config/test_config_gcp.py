@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from master.config.gcp import GcpSection
 from master.config.load import load
-from master.wiring.gcp import ENDPOINT_VARIABLE, ZONE_VARIABLE, options_of, sites_of
-from provisioner.types import Market
+from master.wiring.gcp import ENDPOINT_VARIABLE, ZONE_VARIABLE, sites_of
+from provisioner.providers.gcp.catalogue import TypeFacts
+from provisioner.providers.gcp.request import properties
+from provisioner.sections.gcp import GcpSection
+from provisioner.types import Market, OfferKey
 from windlass.base.errors import InvalidConfig
 
 POOL = "<master.yaml>.resource_pools[0]"
@@ -102,23 +104,27 @@ def test_every_key_of_existing_files_is_taken_or_says_why_not(tmp_path: Path) ->
 def test_what_an_existing_file_says_is_what_is_bought(tmp_path: Path) -> None:
     section, _ = config_of(tmp_path, EXISTING)
     (pool,) = load(tmp_path / "master.yaml").pools()
-    ((site, _),) = sites_of([pool]).items()
+    ((site, (bought,)),) = sites_of([pool]).items()
     assert (site.name, site.project, site.region) == (
         "gcp-acme-ml-1-us-west1",
         "acme-ml-1",
         "us-west1",
     )
-    made = options_of(pool, section)
-    assert (made.machine_type, made.gpu, made.gpus) == ("n1-standard-8", "nvidia-tesla-v100", 2)
-    assert made.markets == (Market.SPOT,)
-    assert made.zones == ("us-west1-b",)
-    assert (made.disk_gib, made.disk_type) == (300, "pd-ssd")
-    assert dict(made.labels) == {"team": "vision", "managed-by": "determined-prod"}
-    assert made.name_prefix == "det-prod-"
-    assert made.operation_timeout_s == 600.0
-    assert made.external_address
-    assert made.network_tags == ("det-agent",)
-    assert made.base == {"minCpuPlatform": "Intel Skylake", "labels": {"a": "b"}}
+    assert (bought.pool, bought.section) == ("compute-pool", section)
+    assert section.instance_type.machine_type == "n1-standard-8"
+    assert section.instance_type.added == ("nvidia-tesla-v100", 2)
+    assert section.bought_markets == (Market.SPOT,)
+    assert section.all_zones == ("us-west1-b",)
+    assert section.all_labels == {"team": "vision", "managed-by": "determined-prod"}
+    key = OfferKey(provider="gcp", region="us-west1", market=Market.SPOT)
+    made = properties(key, section, TypeFacts(), "acme-ml-1")
+    disk = made["disks"][0]["initializeParams"]
+    assert (disk["diskSizeGb"], disk["diskType"]) == ("300", "pd-ssd")
+    assert section.name_prefix == "det-prod-"
+    assert section.operation_timeout_period.total_seconds() == 600.0
+    assert section.network_interface.external_ip
+    assert section.network_tags == ("det-agent",)
+    assert section.base_config == {"minCpuPlatform": "Intel Skylake", "labels": {"a": "b"}}
 
 
 def test_defaults_are_those_of_existing_files(tmp_path: Path) -> None:
@@ -269,7 +275,7 @@ def test_sections_that_contradict_each_other_are_refused(tmp_path: Path) -> None
         sites_of(pools)
     text = "\n".join(refused.value.problems)
     assert "name of us-east1 differ (a, b): give one" in text
-    assert "have n1-standard-32 twice" in text
+    assert "have n1-standard-32+4xnvidia-tesla-t4 twice" in text
     assert "a names several projects or regions" in text
 
 
@@ -284,4 +290,4 @@ def test_without_a_zone_it_is_where_the_master_is(
     monkeypatch.setenv(ZONE_VARIABLE, "us-east1-b")
     ((site, bought),) = sites_of(pools).items()
     assert site.region == "us-east1"
-    assert options_of(*bought[0]).zones == ("us-east1-b",)
+    assert bought[0].section.all_zones == ("us-east1-b",)

@@ -135,7 +135,9 @@ def test_what_is_killed_at_the_end_of_its_time_must_have_saved(saves: bool) -> N
     end = world.now + timedelta(minutes=5)
     world.on_run(
         world.trial(),
-        lambda s: allocation.terminate(s, "ends", now=world.now, deadline=end, at_limit=True),
+        lambda s: allocation.terminate(
+            s, "ends", now=world.now, deadline=end, kind=LossKind.TIME_LIMIT
+        ),
     )
     if saves:
         checkpoint(world, "uuid", 5)
@@ -164,7 +166,7 @@ def test_legs_of_a_short_batch_job_that_save_nothing_end_the_trial(
         world.on_run(
             world.trial(),
             lambda s, e=end: allocation.terminate(
-                s, "agent a ends", now=world.now, deadline=e, at_limit=True
+                s, "agent a ends", now=world.now, deadline=e, kind=LossKind.TIME_LIMIT
             ),
         )
         if ready:

@@ -8,16 +8,17 @@ from dataclasses import replace
 import pytest
 
 from provisioner.money.price_book import open_book
-from provisioner.providers.gcp.check import Wanted, check
-from provisioner.providers.gcp.options import MachineOptions, Site
-from provisioner.types import Market
+from provisioner.providers.gcp.check import check
+from provisioner.providers.gcp.site import Site
+from provisioner.sections.gcp import GcpMachine, GcpMachines, GcpNetwork
 from tests.fakes.gce import FakeGce, Fault, fake_gce
+from tests.fakes.pool_machines import gcp_machines
 
-OPTIONS = MachineOptions(
-    pool="gpu",
-    machine_type="a2-highgpu-2g",
-    zones=("us-central1-a",),
-    markets=(Market.SPOT, Market.ON_DEMAND),
+OPTIONS = replace(
+    gcp_machines(
+        machine_type="a2-highgpu-2g", zones=["us-central1-a"], markets=["spot", "on_demand"]
+    ),
+    max_instances=4,
 )
 
 
@@ -27,10 +28,9 @@ def gce() -> Iterator[FakeGce]:
         yield fake
 
 
-async def found(gce: FakeGce, options: MachineOptions = OPTIONS) -> dict[str, tuple[str, ...]]:
+async def found(gce: FakeGce, options: GcpMachines = OPTIONS) -> dict[str, tuple[str, ...]]:
     site = Site(name="acme", project="acme", region="us-central1", endpoint_url=gce.url)
-    wanted = [Wanted(options=options, max_instances=4)]
-    return {f.what: f.problems for f in await check(site, wanted, open_book(None))}
+    return {f.what: f.problems for f in await check(site, [options], open_book(None))}
 
 
 async def test_what_could_be_bought_has_no_problems_and_nothing_is_made(gce: FakeGce) -> None:
@@ -56,9 +56,8 @@ async def test_credentials_that_are_refused_end_the_check(gce: FakeGce) -> None:
 
 
 async def test_zones_types_and_reservations_that_are_not_there(gce: FakeGce) -> None:
-    options = replace(
-        OPTIONS,
-        machine_type="a3-highgpu-8g",
+    options = OPTIONS.but(
+        instance_type=GcpMachine(machine_type="a3-highgpu-8g"),
         zones=("us-central1-b", "us-central1-x"),
         reservations=("r-1",),
     )
@@ -96,7 +95,12 @@ async def test_missing_permissions_are_named_with_what_they_are_for(gce: FakeGce
         "acme: images of machines (det fleet bake): not allowed, compute.images.delete is needed to remove images that "
         "failed: add it to the role of the master's account"
     ] == ()  # fmt: skip
-    pool = replace(OPTIONS, may_stop=True, subnetwork="projects/other/regions/r/subnetworks/s")
+    pool = replace(
+        OPTIONS.but(
+            network_interface=GcpNetwork(subnetwork="projects/other/regions/r/subnetworks/s")
+        ),
+        may_stop=True,
+    )
     (_, stops) = (await found(gce, pool))["acme: permissions"]
     assert stops.startswith("compute.instances.stop is needed to stop idle machines")
 

@@ -14,29 +14,32 @@ from provisioner.money.price_book import open_book
 from provisioner.providers.base import Accepted, FoundState, LaunchResult
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.client import Client, GceError
-from provisioner.providers.gcp.options import MachineOptions
 from provisioner.providers.gcp.provider import GcpProvider
+from provisioner.sections.gcp import (
+    GcpMachine,
+    GcpMachines,
+    GcpNetwork,
+    GcpServiceAccount,
+)
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.gcp import GcpCase
 from tests.fakes.fleet_world import an_intent
 from tests.fakes.gce import Fault, Which, fake_gce
+from tests.fakes.pool_machines import gcp_machines
 
-T4 = MachineOptions(
-    pool=POOL,
+T4 = gcp_machines(
+    POOL,
     machine_type="n1-standard-8",
-    gpu="nvidia-tesla-t4",
-    gpus=2,
-    zones=("us-central1-a",),
-    labels=(("managed-by", "determined"),),
-    network="training",
-    subnetwork="training-a",
-    external_address=True,
-    network_tags=("det-agent",),
-    service_account="agents@acme.iam.gserviceaccount.com",
-    scopes=("https://www.googleapis.com/auth/cloud-platform",),
-    base={"minCpuPlatform": "Intel Skylake", "labels": {"team": "vision"}},
-    max_run_s=3600.0,
+    gpu_type="nvidia-tesla-t4",
+    gpu_num=2,
+    zones=["us-central1-a"],
+    label_value="determined",
+    network_interface={"network": "training", "subnetwork": "training-a", "external_ip": True},
+    network_tags=["det-agent"],
+    service_account={"email": "agents@acme.iam.gserviceaccount.com"},
+    base_config={"minCpuPlatform": "Intel Skylake", "labels": {"team": "vision"}},
+    max_run_duration="1h",
 )
 
 
@@ -48,7 +51,7 @@ class World:
         self.fake = case.fake
         self.provider = case.provider
 
-    async def selling(self, *kinds: MachineOptions) -> GcpProvider:
+    async def selling(self, *kinds: GcpMachines) -> GcpProvider:
         await self.provider.close()
         self.provider = self.case.made(kinds)
         await self.provider.open()
@@ -113,7 +116,7 @@ async def test_a_machine_is_made_as_the_pool_says(world: World) -> None:
 
 
 async def test_every_market_has_its_model(world: World) -> None:
-    kind = replace(T4, markets=(Market.SPOT, Market.ON_DEMAND, Market.QUEUED))
+    kind = T4.but(markets=("spot", "on_demand", "queued"))
     await world.selling(kind)
     for offer in world.offers():
         await world.launch(offer)
@@ -140,7 +143,7 @@ async def test_what_a_region_has_left_is_known(
 ) -> None:
     world.fake.cloud.quotas = {"NVIDIA_T4_GPUS": 8, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0, "CPUS": 1}
     world.fake.cloud.used = {"NVIDIA_T4_GPUS": 2}
-    await world.selling(replace(T4, markets=(market,)))
+    await world.selling(T4.but(markets=(market,)))
     (offer,) = world.offers()
     assert offer.least_billed_s == 60.0
     if metric is None or offer.quota is None:
@@ -151,7 +154,9 @@ async def test_what_a_region_has_left_is_known(
 
 
 async def test_cpus_of_spot_machines_count_as_others_unless_the_project_asked(world: World) -> None:
-    cpus = replace(T4, gpu="", gpus=0, markets=(Market.SPOT,))
+    cpus = T4.but(
+        instance_type=GcpMachine(machine_type="n1-standard-8", gpu_num=0), markets=("spot",)
+    )
     for own, name in ((0.0, "CPUS"), (16.0, "PREEMPTIBLE_CPUS")):
         world.fake.cloud.quotas = {"CPUS": 64, "PREEMPTIBLE_CPUS": own}
         await world.selling(cpus)
@@ -181,9 +186,11 @@ async def test_a_reservation_is_sold_first_and_only_when_it_is_ready(world: Worl
         sold = {"count": "2", "instanceProperties": properties}
         return [{"name": "r-1", "status": status, "specificReservation": sold}]
 
-    kind = MachineOptions(pool=POOL, machine_type="a2-highgpu-2g", reservations=("r-1",))
+    kind = gcp_machines(
+        POOL, machine_type="a2-highgpu-2g", reservations=["r-1"], markets=["on_demand"]
+    )
     world.fake.cloud.reservations["us-central1-b"] = reserved("CREATING")
-    await world.selling(replace(kind, markets=()))
+    await world.selling(kind.but(markets=()))
     assert not world.offers()
     world.fake.cloud.reservations["us-central1-b"] = reserved("READY")
     await world.selling(kind)
@@ -197,7 +204,7 @@ async def test_a_reservation_is_sold_first_and_only_when_it_is_ready(world: Worl
 
 
 async def test_zones_without_the_type_sell_none(world: World) -> None:
-    await world.selling(MachineOptions(pool=POOL, machine_type="a3-highgpu-8g"))
+    await world.selling(gcp_machines(POOL, machine_type="a3-highgpu-8g"))
     assert {offer.key.zone for offer in world.offers()} == {"us-central1-a", "us-central1-c"}
 
 
@@ -327,18 +334,34 @@ async def test_a_list_has_all_pages_or_fails(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "hint"),
     [
-        ({"image": "projects/acme/global/images/none"}, BlockKind.CONFIG, "boot_disk_source_image"),
-        ({"disk_gib": 20}, BlockKind.CONFIG, "boot_disk_size"),
-        ({"subnetwork": "none"}, BlockKind.CONFIG, "network_interface"),
-        ({"service_account": "x@y"}, BlockKind.CONFIG, "service_account"),
-        ({"machine_type": "n1-standard-9"}, BlockKind.UNSUPPORTED, "n1-standard-9"),
-        ({"base": {"noSuchKey": 1}}, BlockKind.CONFIG, "base_config"),
+        (
+            {"boot_disk_source_image": "projects/acme/global/images/none"},
+            BlockKind.CONFIG,
+            "boot_disk_source_image",
+        ),
+        ({"boot_disk_size": 20}, BlockKind.CONFIG, "boot_disk_size"),
+        (
+            {"network_interface": GcpNetwork(network="training", subnetwork="none")},
+            BlockKind.CONFIG,
+            "network_interface",
+        ),
+        (
+            {"service_account": GcpServiceAccount.model_construct(email="x@y")},
+            BlockKind.CONFIG,
+            "service_account",
+        ),
+        (
+            {"instance_type": GcpMachine.model_construct(machine_type="n1-standard-9")},
+            BlockKind.UNSUPPORTED,
+            "n1-standard-9",
+        ),
+        ({"base_config": {"noSuchKey": 1}}, BlockKind.CONFIG, "base_config"),
     ],
 )
 async def test_a_wrong_setting_is_said_with_its_key(
     world: World, change: dict[str, Any], kind: BlockKind, hint: str
 ) -> None:
-    await world.selling(replace(T4, **change))
+    await world.selling(T4.but(**change))
     with pytest.raises(Refusal) as refused:
         await world.launch(world.offers()[0])
     assert refused.value.kind is kind
@@ -347,7 +370,7 @@ async def test_a_wrong_setting_is_said_with_its_key(
 
 
 async def test_a_placement_policy_is_made_once_and_machines_are_in_it(world: World) -> None:
-    kind = MachineOptions(pool=POOL, machine_type="a2-highgpu-2g", placement="close")
+    kind = gcp_machines(POOL, machine_type="a2-highgpu-2g", placement_policy="close")
     await world.selling(kind)
     await world.selling(kind)
     assert set(world.fake.cloud.policies) == {("us-central1", "close")}

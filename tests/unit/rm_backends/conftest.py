@@ -9,7 +9,7 @@ import pytest
 
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world
-from tests.fakes.batch_world import POOL, BatchWorld, Play
+from tests.fakes.batch_world import BatchWorld, Play
 from tests.fakes.virtual_time import run
 
 
@@ -17,13 +17,12 @@ from tests.fakes.virtual_time import run
 def play(tmp_path: Path) -> Play:
     def play(scenario: Callable[[BatchWorld], Awaitable[None]], **options: int) -> None:
         async def main() -> None:
-            async with agents_world(POOL) as world:
+            async with agents_world(starts=False) as world:
                 batch = BatchWorld(
                     world, tmp_path / "jobs", DispatchOptions(pool="default", **options)
                 )
                 await batch.start()
                 await scenario(batch)
-                await batch.stop()
 
         run(main(), limit_s=24 * 3600)
 

@@ -40,9 +40,9 @@ def test_the_planner_says_why_a_gang_waits() -> None:
         assert reason is not None
         assert reason.kind is ReasonKind.NEEDS_CAPACITY
         launching = Reason(kind=ReasonKind.LAUNCHING, text="i-1 boots since 3 s")
-        world.backend.availability(PoolAvailability(pool="default", reasons={ID: launching}))
+        world.nodes.availability(PoolAvailability(pool="default", reasons={ID: launching}))
         assert world.backend.explain(ID) == launching
-        assert [entry.reason for entry in world.backend.queue("default")] == [launching]
+        assert [entry.reason for entry in world.backend.observer.queue("default")] == [launching]
 
     play(scenario, CLOUD)
 
@@ -56,7 +56,7 @@ def test_the_scheduler_sees_what_boots_and_what_could_be_launched() -> None:
 
     async def scenario(world: AgentsWorld) -> None:
         await world.backend.request(allocation(1))
-        world.backend.availability(
+        world.nodes.availability(
             PoolAvailability(
                 pool="default",
                 booting=(
@@ -193,7 +193,9 @@ def test_a_large_pool_is_decided_in_a_thread_and_what_changed_meanwhile_is_dropp
         assert meanwhile == []
         assert world.master.of(ID) == []
         assert len(world.master.events) == 3
-        assert sum(s.container_id is not None for s in world.backend.agent("a1").slots) == 3
+        assert (
+            sum(s.container_id is not None for s in world.backend.observer.agent("a1").slots) == 3
+        )
 
     play(scenario, decide=decide)
 
@@ -207,7 +209,7 @@ def test_zero_slot_tasks_have_places_of_their_own() -> None:
         await world.backend.request(allocation(4, slots=0))
         await world.settle(20)
         assert world.master.grant_of("task-4.1") is None
-        (pool,) = world.backend.pools_view()
+        (pool,) = world.backend.observer.pools_view()
         assert (pool.slots, pool.slots_used, pool.aux_running, pool.aux_capacity) == (2, 2, 2, 2)
         assert (pool.running, pool.waiting, pool.type) == (3, 1, "static")
 
@@ -222,7 +224,7 @@ def test_the_queue_shows_what_holds_and_what_waits() -> None:
         await world.master.granted("task-2.1")
         await world.backend.request(allocation(3))
         await world.settle()
-        rows = world.backend.queue("default")
+        rows = world.backend.observer.queue("default")
         assert [(r.allocation_id, r.state, dict(r.placement)) for r in rows] == [
             (ID, QueueState.SCHEDULED, {"a1": 1}),
             ("task-2.1", QueueState.SCHEDULED, {"a1": 1}),
@@ -231,7 +233,7 @@ def test_the_queue_shows_what_holds_and_what_waits() -> None:
         kinds = [r.reason.kind if r.reason else None for r in rows]
         assert kinds == [None, ReasonKind.STARTING, ReasonKind.NEEDS_CAPACITY]
         with pytest.raises(NotFound):
-            world.backend.queue("nowhere")
+            world.backend.observer.queue("nowhere")
 
     play(scenario)
 

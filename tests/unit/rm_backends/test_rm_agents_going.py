@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agent_bootstrap.protocol import Leaving, Stay
+from master.core.deadlines import Cause, Deadline
 from master.core.scheduler import decide as real_decide
 from master.core.scheduler.end_times import SUCCESSOR_S
 from master.core.scheduler.types import LEAVE_S
@@ -29,6 +30,10 @@ GOES = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SPOT = Leaving(at=GOES, reason="spot notice", taken_back=True)
 
 
+def going(at: datetime, why: str, cause: Cause = Cause.EMPTIED) -> Deadline:
+    return Deadline(at=at.timestamp(), cause=cause, reason=why)
+
+
 def asked(world: AgentsWorld, allocation_id: str) -> list[ReleaseAsked]:
     return [e for e in world.master.of(allocation_id) if isinstance(e, ReleaseAsked)]
 
@@ -45,10 +50,10 @@ def test_a_machine_that_goes_asks_its_work_to_leave_by_then_and_gets_no_more() -
         await world.backend.request(allocation(2))
         await world.settle(60)
         assert world.master.grant_of("task-2.1") is None
-        assert world.backend.agent("a1").notes == (
+        assert world.backend.observer.agent("a1").notes == (
             "goes at 2026-01-01T12:00:00+00:00: spot notice",
         )
-        assert world.backend.agent("a1").leaves_at == GOES
+        assert world.backend.observer.agent("a1").leaves_at == GOES
         await world.add_agent("a2")
         await world.master.granted("task-2.1")
         assert asked(world, "task-2.1") == []
@@ -62,25 +67,25 @@ def test_it_is_taken_back_by_the_agent_or_an_administrator_unless_a_provider_sai
         for by in ("agent", "enable", "away"):
             agent.announce(SPOT)
             await world.settle(60)
-            assert world.backend.agent("a1").leaves_at == GOES, by
+            assert world.backend.observer.agent("a1").leaves_at == GOES, by
             if by == "agent":
                 agent.stay()
             elif by == "enable":
-                await world.backend.enable_agent("a1", by=ADMIN)
-                assert world.backend.agent("a1").leaves_at is None
+                await world.backend.operator.enable_agent("a1", by=ADMIN)
+                assert world.backend.observer.agent("a1").leaves_at is None
                 await agent.until(lambda: bool(sent_to(agent, Stay)))
                 agent.leaving = None
             else:
                 agent.leaving = None
                 await agent.drop()
             await world.settle(60)
-            assert world.backend.agent("a1").leaves_at is None, by
+            assert world.backend.observer.agent("a1").leaves_at is None, by
         await world.run_allocation(allocation(1))
-        world.backend.leave("a1", GOES.timestamp(), "spot notice")
-        await world.backend.enable_agent("a1", by=ADMIN)
+        world.nodes.leave("a1", going(GOES, "spot notice"))
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         agent.stay()
         await world.settle(60)
-        assert world.backend.agent("a1").leaves_at == GOES
+        assert world.backend.observer.agent("a1").leaves_at == GOES
 
     play(scenario)
 
@@ -101,7 +106,7 @@ def test_one_that_goes_now_gives_its_work_the_usual_time_and_gets_no_more() -> N
         await world.backend.request(allocation(3))
         await world.settle(60)
         assert world.master.grant_of("task-3.1") is None
-        assert world.backend.agent("a1").notes == ("goes now: maintenance",)
+        assert world.backend.observer.agent("a1").notes == ("goes now: maintenance",)
         agent.announce(Leaving(at=GOES + timedelta(hours=1), reason="spot notice"))
         await world.settle(60)
         assert asked(world, ID)[-1].deadline == GOES + timedelta(hours=1)
@@ -145,13 +150,13 @@ def test_a_new_master_hears_again_that_the_machine_goes() -> None:
 
 def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
     async def scenario(world: AgentsWorld) -> None:
-        world.backend.leave("i-1", GOES.timestamp(), "maintenance")
+        world.nodes.leave("i-1", going(GOES, "maintenance"))
         await world.add_agent("i-1", instance_id="i-1")
         await world.backend.request(allocation(1))
         await world.settle(60)
         assert world.master.grant_of(ID) is None
-        assert "maintenance" in world.backend.agent("i-1").notes[0]
-        (demand,) = world.backend.demand()
+        assert "maintenance" in world.backend.observer.agent("i-1").notes[0]
+        (demand,) = world.nodes.demand()
         assert not demand.nodes[0].schedulable
 
     play(scenario, PoolOptions(name="default", dynamic=True))
@@ -163,15 +168,17 @@ def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_t
         await world.add_agent("a2")
         await agent.unplug()
         await world.settle(20)
-        (seen, other) = world.backend.agents()
+        (seen, other) = world.backend.observer.agents()
         assert (seen.id, seen.draining, seen.connected) == ("a1", True, False)
         assert not other.draining
         await world.settle(10)
-        assert [view.id for view in world.backend.agents()] == ["a2"]
-        assert world.backend.agent("a1").id == "a1", "an operator may still enable or forget it"
+        assert [view.id for view in world.backend.observer.agents()] == ["a2"]
+        assert world.backend.observer.agent("a1").id == "a1", (
+            "an operator may still enable or forget it"
+        )
         agent.plug_in()
         await agent.until(lambda: agent.connected)
-        assert [view.draining for view in world.backend.agents()] == [False, False]
+        assert [view.draining for view in world.backend.observer.agents()] == [False, False]
 
     play(scenario)
 
@@ -199,7 +206,9 @@ def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
         ends = world.clock.now() + timedelta(hours=1)
         await world.add_agent("a1", ends_at=ends)
         await world.run_allocation(allocation(1))
-        assert world.backend.agent("a1").notes == (f"ends at {ends.isoformat(timespec='seconds')}",)
+        assert world.backend.observer.agent("a1").notes == (
+            f"ends at {ends.isoformat(timespec='seconds')}",
+        )
         await world.settle(3600 - LEAVE_S - 60)
         assert asked(world, ID) == []
         await world.settle(120)
@@ -220,7 +229,7 @@ def test_another_machine_is_wanted_before_work_must_leave() -> None:
     """One that lasts; and no more once that work has left, or is over."""
 
     def wanted(world: AgentsWorld) -> list[Gang]:
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         return list(demand.gangs)
 
     async def scenario(world: AgentsWorld) -> None:
@@ -251,19 +260,19 @@ def test_what_runs_on_a_machine_that_is_taken_back_is_demand_at_once_whoever_say
 
         async def shown() -> tuple[list[str], list[Notice | None]]:
             await world.settle(60)
-            (demand,) = world.backend.demand()
+            (demand,) = world.nodes.demand()
             return [g.request_id for g in demand.gangs], [node.notice for node in demand.nodes]
 
         notice = Notice(at=GOES.timestamp(), why="spot notice")
         later = GOES + timedelta(hours=1)
-        world.backend.leave("a1", later.timestamp(), "packing")
+        world.nodes.leave("a1", going(later, "packing"))
         assert await shown() == ([], [None])
         agent.announce(Leaving(at=GOES + timedelta(minutes=1), reason="new disks"))
         assert await shown() == ([ID], [None]), "an operator drains it: no news of the provider"
         agent.announce(SPOT)
         assert await shown() == ([ID], [notice])
         await world.add_agent("a2", instance_id="a2")
-        world.backend.leave("a2", GOES.timestamp(), "spot notice", taken_back=True)
+        world.nodes.leave("a2", going(GOES, "spot notice", Cause.TAKEN_BACK))
         assert await shown() == ([ID], [notice, notice])
         await world.backend.kill(ID)
         assert await shown() == ([], [notice, notice])

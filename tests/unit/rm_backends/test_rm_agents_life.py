@@ -34,7 +34,7 @@ def test_an_agent_back_within_the_window_keeps_its_work() -> None:
         grant = await world.run_allocation(allocation(1))
         await agent.unplug()
         await world.settle(24)
-        assert not world.backend.agent("a1").connected
+        assert not world.backend.observer.agent("a1").connected
         await world.backend.request(allocation(2))
         await world.settle(0.5)
         assert world.master.grant_of("task-2.1") is None, "an absent agent gets no new work"
@@ -62,7 +62,7 @@ def test_what_ended_while_the_agent_was_away_is_reported_and_only_then_forgotten
         assert ended.exit.exit_code == 5
         assert container.container_id in agent.containers, "not forgotten before the commit"
         await agent.until(lambda: container.container_id not in agent.containers)
-        assert world.backend.agent("a1").containers == {}
+        assert world.backend.observer.agent("a1").containers == {}
 
     play(scenario)
 
@@ -179,9 +179,9 @@ def test_a_silent_connection_is_closed_and_the_agent_gets_its_window() -> None:
         agent.reconnect_s = 1000
         world.channels[-1].stall()
         await world.settle(29)
-        assert world.backend.agent("a1").connected
+        assert world.backend.observer.agent("a1").connected
         await world.settle(2)
-        assert not world.backend.agent("a1").connected
+        assert not world.backend.observer.agent("a1").connected
         assert world.master.losses(ID) == []
         await world.settle(25)
         assert world.master.losses(ID) != []
@@ -201,7 +201,7 @@ def test_a_silent_connection_gives_way_to_a_new_one_of_the_same_agent() -> None:
         assert twin.refused.retry
         await twin.until(lambda: twin.connected)
         assert world.clock.monotonic() < 15
-        assert [view.id for view in world.backend.agents()] == ["a1"]
+        assert [view.id for view in world.backend.observer.agents()] == ["a1"]
         await agent.die()
 
     play(scenario)

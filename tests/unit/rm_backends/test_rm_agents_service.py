@@ -76,7 +76,7 @@ def test_who_is_refused(
         with pytest.raises(ChannelClosed):
             await channel.receive()
         assert world.store.records == {}
-        assert world.backend.agents() == ()
+        assert world.backend.observer.agents() == ()
 
     play(scenario)
 
@@ -123,7 +123,7 @@ def test_an_agent_moves_to_another_pool_only_without_work() -> None:
         await world.master.ended(ID)
         await agent.die()
         await moved.until(lambda: moved.connected)
-        assert [(a.id, a.pool) for a in world.backend.agents()] == [("a1", "second")]
+        assert [(a.id, a.pool) for a in world.backend.observer.agents()] == [("a1", "second")]
         assert world.store.records["a1"].pool == "second"
 
     play(scenario, PoolOptions(name="default"), PoolOptions(name="second"))
@@ -134,7 +134,7 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
         agent = await world.add_agent("a1")
         first = await world.run_allocation(allocation(1))
         await world.run_allocation(allocation(2))
-        view = await world.backend.disable_agent("a1", drain=True, by=ADMIN)
+        view = await world.backend.operator.disable_agent("a1", drain=True, by=ADMIN)
         assert (view.enabled, view.draining) == (False, True)
         await world.backend.request(allocation(3))
         await world.settle(60)
@@ -146,13 +146,13 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
         await world.master.ended(ID)
         assert world.master.exits("task-2.1") == []
 
-        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         (ended,) = await world.master.ended("task-2.1")
         assert ended.exit is not None
         assert ended.exit.failure is FailureKind.AGENT_FAILED
         assert ended.exit.message == "agent a1 was disabled"
 
-        await world.backend.enable_agent("a1", by=ADMIN)
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         await world.master.granted("task-3.1")
 
     play(scenario)
@@ -161,14 +161,14 @@ def test_draining_lets_work_finish_and_disabling_does_not() -> None:
 def test_a_disabled_agent_stays_disabled_over_a_restart() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
-        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         await world.restart()
         await world.settle(5)
         assert agent.connected
         await world.backend.request(allocation(1))
         await world.settle(60)
         assert world.master.grant_of(ID) is None
-        await world.backend.enable_agent("a1", by=ADMIN)
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         await world.master.granted(ID)
 
     play(scenario)
@@ -179,7 +179,7 @@ def test_disabling_gives_up_reservations_that_were_not_started() -> None:
         await world.add_agent("a1")
         await world.backend.request(allocation(1))
         await world.master.granted(ID)
-        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         assert await world.master.lost(ID) == "agent a1 was disabled"
         await world.backend.start(ID, launch_spec(ID))
         await world.settle(60)
@@ -192,14 +192,14 @@ def test_only_absent_agents_can_be_forgotten() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
         with pytest.raises(Conflict, match="is connected"):
-            await world.backend.forget_agent("a1", force=False, by=ADMIN)
+            await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         await agent.die()
         await world.settle(30)
         world.backend.check(allocation(1))
-        await world.backend.forget_agent("a1", force=False, by=ADMIN)
+        await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         assert world.store.records == {}
         with pytest.raises(NotFound):
-            world.backend.agent("a1")
+            world.backend.observer.agent("a1")
         with pytest.raises(Unsatisfiable, match="has ever connected"):
             world.backend.check(allocation(1))
 
@@ -211,15 +211,15 @@ def test_a_node_is_cordoned_only_if_nothing_is_placed_on_it() -> None:
         await world.add_agent("a1", instance_id="a1")
         await world.backend.request(allocation(1))
         await world.master.granted(ID)
-        assert not world.backend.cordon("a1"), "a reservation is enough"
+        assert not world.nodes.cordon("a1"), "a reservation is enough"
         await world.backend.kill(ID)
-        assert world.backend.cordon("a1")
+        assert world.nodes.cordon("a1")
         await world.backend.request(allocation(2))
         await world.settle(60)
         assert world.master.grant_of("task-2.1") is None
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert [gang.request_id for gang in demand.gangs] == ["task-2.1"]
-        world.backend.uncordon("a1")
+        world.nodes.uncordon("a1")
         await world.master.granted("task-2.1")
 
     play(scenario, CLOUD)
@@ -227,7 +227,7 @@ def test_a_node_is_cordoned_only_if_nothing_is_placed_on_it() -> None:
 
 def test_a_node_cordoned_before_it_connects_gets_nothing() -> None:
     async def scenario(world: AgentsWorld) -> None:
-        assert world.backend.cordon("i-1")
+        assert world.nodes.cordon("i-1")
         await world.add_agent("i-1", instance_id="i-1")
         await world.backend.request(allocation(1))
         await world.settle(60)
@@ -243,11 +243,11 @@ def test_an_instance_that_is_gone_is_lost_without_waiting() -> None:
         await agent.die()
         begin = world.clock.monotonic()
         for _ in range(2):
-            await world.backend.instance_gone("i-1", "spot reclaim")
+            await world.nodes.instance_gone("i-1", "spot reclaim")
         assert "spot reclaim" in await world.master.lost(ID)
         assert world.clock.monotonic() - begin < 1
         assert world.store.records == {}
-        assert world.backend.agents() == ()
+        assert world.backend.observer.agents() == ()
 
     play(scenario, CLOUD)
 
@@ -256,7 +256,7 @@ class Provisioner:
     def __init__(self, world: AgentsWorld, capacity: PoolCapacity) -> None:
         self.woken = 0
         self.seen: list[tuple[str, bool]] = []
-        world.backend.set_provisioner(
+        world.nodes.connect(
             wake=self.wake,
             capacity=lambda pool: capacity,
             note_agent=lambda agent_id, connected: self.seen.append((agent_id, connected)),
@@ -274,7 +274,7 @@ def test_no_machine_is_launched_for_what_launches_none() -> None:
         await world.backend.request(collection)
         await world.backend.request(allocation(2, slots=4))
         await world.settle()
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert [gang.request_id for gang in demand.gangs] == ["task-2.1"]
 
     play(scenario, CLOUD)
@@ -288,16 +288,16 @@ def test_demand_is_gangs_and_nodes_of_one_instant() -> None:
         for number in (1, 2, 3):
             await world.backend.request(allocation(number, slots=4))
         await world.settle()
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert [gang.slots for gang in demand.gangs] == [4, 4, 4]
         assert provisioner.woken == 1
 
         agent = await world.add_agent("i-1", instance_id="i-1")
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert provisioner.seen == [("i-1", True)]
         assert (len(demand.gangs), len(demand.nodes)) == (3, 0), "no node before its gang is placed"
         await world.settle()
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert len(demand.gangs) == 2
         (node,) = demand.nodes
         assert (node.agent_id, node.instance_id) == ("i-1", "i-1")
@@ -308,7 +308,7 @@ def test_demand_is_gangs_and_nodes_of_one_instant() -> None:
         await agent.unplug()
         await world.settle()
         assert provisioner.seen == [("i-1", True), ("i-1", False)]
-        (demand,) = world.backend.demand()
+        (demand,) = world.nodes.demand()
         assert [node.connected for node in demand.nodes] == [False]
 
     play(scenario, CLOUD)
@@ -397,7 +397,7 @@ def test_an_agent_is_shown_with_its_slots_and_notes() -> None:
         (container,) = (await world.run_allocation(allocation(1))).containers
         agent.beat(Heartbeat(disk_free_bytes=1 << 20, notes=("no namespaces",)))
         await world.settle()
-        view = world.backend.agent("a1")
+        view = world.backend.observer.agent("a1")
         assert view.address == "10.9.9.9", "the peer's address if it does not tell one"
         assert view.notes == ("no namespaces", "disk nearly full: 1 MiB left")
         assert [(s.id, s.kind, s.container_id, s.allocation_id) for s in view.slots] == [
@@ -406,7 +406,7 @@ def test_an_agent_is_shown_with_its_slots_and_notes() -> None:
         ]
         agent.beat(Heartbeat(disk_free_bytes=1 << 40))
         await world.settle()
-        assert world.backend.agent("a1").notes == ("no namespaces",)
+        assert world.backend.observer.agent("a1").notes == ("no namespaces",)
 
     play(scenario)
 

@@ -31,12 +31,12 @@ CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
 
 
 def agent_state(world: AgentsWorld) -> tuple[bool, bool]:
-    view = world.backend.agent("a1")
+    view = world.backend.observer.agent("a1")
     return view.enabled, view.draining
 
 
 def slot_states(world: AgentsWorld) -> list[tuple[bool, bool]]:
-    return [(slot.enabled, slot.draining) for slot in world.backend.agent("a1").slots]
+    return [(slot.enabled, slot.draining) for slot in world.backend.observer.agent("a1").slots]
 
 
 def started(number: int, grant: Granted, *, slots: int = 1) -> RestoreRecord:
@@ -55,7 +55,7 @@ def test_a_draining_agent_is_disabled_with_the_end_of_its_last_work() -> None:
         agent = await world.add_agent("a1", slots=2)
         first = await world.run_allocation(allocation(1))
         aux = await world.run_allocation(allocation(2, slots=0))
-        await world.backend.disable_agent("a1", drain=True, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=True, by=ADMIN)
         assert agent_state(world) == DRAINING
         assert slot_states(world) == [DRAINING, DRAINING], "as published: the empty one, too"
 
@@ -75,7 +75,7 @@ def test_a_draining_agent_is_disabled_with_the_end_of_its_last_work() -> None:
         await world.restart()
         await world.settle(5)
         assert agent_state(world) == DISABLED
-        await world.backend.enable_agent("a1", by=ADMIN)
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         assert (agent_state(world), slot_states(world)) == (ENABLED, [ENABLED, ENABLED])
         await world.run_allocation(allocation(3, slots=2))
 
@@ -89,10 +89,10 @@ def test_an_agent_disabled_while_it_is_away_ends_its_work_at_its_return(restart:
         grant = await world.run_allocation(allocation(1))
         await agent.unplug()
         await world.settle(1)
-        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         if restart:
             await world.restart([started(1, grant)])
-        await world.backend.enable_agent("a1", by=ADMIN)
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         agent.plug_in()
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None
@@ -107,7 +107,7 @@ def test_an_agent_may_be_drained_while_it_is_away() -> None:
         agent = await world.add_agent("a1")
         grant = await world.run_allocation(allocation(1))
         await agent.unplug()
-        await world.backend.disable_agent("a1", drain=True, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=True, by=ADMIN)
         agent.plug_in()
         await agent.until(lambda: agent.connected)
         await world.settle(60)
@@ -126,7 +126,7 @@ def test_a_disabled_slot_loses_its_work_and_gets_none() -> None:
         first = await world.run_allocation(allocation(1))
         second = await world.run_allocation(allocation(2))
         assert [g.containers[0].slot_ids for g in (first, second)] == [(0,), (1,)]
-        view = await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+        view = await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         assert (view.enabled, view.draining) == DISABLED
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None
@@ -142,7 +142,7 @@ def test_a_disabled_slot_loses_its_work_and_gets_none() -> None:
         assert third.containers[0].slot_ids == (1,)
         await world.backend.request(allocation(4))
         await world.settle(60)
-        await world.backend.enable_slot("a1", 0, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 0, by=ADMIN)
         fourth = await world.master.granted("task-4.1")
         assert fourth.containers[0].slot_ids == (0,)
 
@@ -153,7 +153,7 @@ def test_a_draining_slot_is_disabled_with_the_end_of_its_work() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1", slots=2)
         grant = await world.run_allocation(allocation(1))
-        view = await world.backend.disable_slot("a1", 0, drain=True, by=ADMIN)
+        view = await world.backend.operator.disable_slot("a1", 0, drain=True, by=ADMIN)
         assert (view.enabled, view.draining) == DRAINING
         await world.backend.request(allocation(2, slots=2))
         await world.restart([started(1, grant), RestoreRecord(request=allocation(2, slots=2))])
@@ -169,7 +169,7 @@ def test_a_draining_slot_is_disabled_with_the_end_of_its_work() -> None:
         assert slot_states(world) == [DISABLED, ENABLED]
         await world.settle(60)
         assert world.master.grant_of("task-2.1") is None
-        await world.backend.enable_slot("a1", 0, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 0, by=ADMIN)
         await world.master.granted("task-2.1")
 
     play(scenario)
@@ -178,14 +178,14 @@ def test_a_draining_slot_is_disabled_with_the_end_of_its_work() -> None:
 def test_slots_stay_out_of_service_over_restarts_and_while_their_agent_is_disabled() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1", slots=3)
-        await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
-        await world.backend.disable_slot("a1", 1, drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 1, drain=True, by=ADMIN)
         await world.restart()
         assert slot_states(world) == [DISABLED, DISABLED, ENABLED], "before the agent is back"
-        await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         assert slot_states(world) == [DISABLED] * 3
         await agent.until(lambda: agent.connected)
-        await world.backend.enable_agent("a1", by=ADMIN)
+        await world.backend.operator.enable_agent("a1", by=ADMIN)
         assert slot_states(world) == [DISABLED, DISABLED, ENABLED]
         kept = {0: SlotService.DISABLED, 1: SlotService.DRAINING}
         assert world.store.records["a1"].slot_service == kept
@@ -203,11 +203,11 @@ def test_slots_that_nobody_has_cannot_be_disabled() -> None:
             ("a2", 0, "agent 'a2' not found"),
         ):
             with pytest.raises(NotFound, match=told):
-                await world.backend.disable_slot(agent_id, slot_id, drain=True, by=ADMIN)
+                await world.backend.operator.disable_slot(agent_id, slot_id, drain=True, by=ADMIN)
             with pytest.raises(NotFound, match=told):
-                await world.backend.enable_slot(agent_id, slot_id, by=ADMIN)
+                await world.backend.operator.enable_slot(agent_id, slot_id, by=ADMIN)
             with pytest.raises(NotFound, match=told):
-                world.backend.slot(agent_id, slot_id)
+                world.backend.operator.slot(agent_id, slot_id)
         assert world.store.records["a1"].slot_service == {}
 
     play(scenario)
@@ -219,9 +219,9 @@ def test_what_cannot_be_saved_does_not_happen() -> None:
         await world.run_allocation(allocation(1))
         world.store.failure = StoreUnavailable("the disk is full")
         with pytest.raises(StoreUnavailable):
-            await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+            await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         with pytest.raises(StoreUnavailable):
-            await world.backend.disable_agent("a1", drain=False, by=ADMIN)
+            await world.backend.operator.disable_agent("a1", drain=False, by=ADMIN)
         await world.settle(60)
         assert slot_states(world) == [ENABLED, ENABLED]
         assert sent_to(agent, KillContainer) == []
@@ -234,7 +234,7 @@ def test_disabling_one_slot_of_a_gang_stops_the_part_that_holds_it() -> None:
         await world.add_agent("a1")
         other = await world.add_agent("a2")
         grant = await world.run_allocation(allocation(1, slots=8))
-        await world.backend.disable_slot("a1", 3, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 3, drain=False, by=ADMIN)
         (ended,) = await world.master.ended(ID)
         assert ended.container_id == grant.containers[0].container_id
         assert list(other.containers) == [grant.containers[1].container_id]
@@ -251,7 +251,7 @@ def test_a_slot_disabled_while_its_agent_is_away_ends_its_work_at_its_return() -
         keeps = await world.run_allocation(allocation(2))
         await agent.unplug()
         await world.settle(1)
-        await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         agent.plug_in()
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None
@@ -275,7 +275,7 @@ def test_a_grant_made_while_the_slot_is_being_disabled_is_lost() -> None:
 
         world.store.save = save_slowly  # type: ignore[method-assign]
         disabling = asyncio.ensure_future(
-            world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+            world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         )
         await world.backend.request(allocation(1))
         grant = await world.master.granted(ID)
@@ -300,12 +300,12 @@ def test_a_decision_made_before_the_slot_was_disabled_is_dropped() -> None:
 
     async def scenario(world: AgentsWorld) -> None:
         await world.add_agent("a1", slots=1)
-        await world.backend.disable_slot("a1", 0, drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=True, by=ADMIN)
         await world.backend.request(allocation(1))
         await world.settle(60)
         assert slot_states(world) == [DISABLED]
         assert world.master.of(ID) == []
-        await world.backend.enable_slot("a1", 0, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 0, by=ADMIN)
         await world.master.granted(ID)
 
     play(scenario, decide=decide)
@@ -317,14 +317,14 @@ def test_a_kill_while_the_loss_is_not_committed_gives_the_slot_back_once() -> No
         await world.backend.request(allocation(1))
         await world.master.granted(ID)
         world.master.open.clear()
-        await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         await world.backend.kill(ID)
         world.master.open.set()
         assert await world.master.lost(ID)
         await world.settle(60)
         assert len(world.master.losses(ID)) == 1
         assert slot_states(world) == [DISABLED, ENABLED]
-        await world.backend.enable_slot("a1", 0, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 0, by=ADMIN)
         await world.run_allocation(allocation(2, slots=2))
         assert len(agent.started) == 1
 
@@ -336,9 +336,9 @@ def test_a_kill_of_what_runs_on_a_slot_that_was_disabled_ends_it_once() -> None:
         agent = await world.add_agent("a1", slots=1)
         await world.run_allocation(allocation(1))
         world.master.open.clear()
-        await world.backend.disable_slot("a1", 0, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=False, by=ADMIN)
         await world.backend.kill(ID)
-        await world.backend.enable_slot("a1", 0, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 0, by=ADMIN)
         world.master.open.set()
         await world.run_allocation(allocation(2))
         assert len(world.master.exits(ID)) == 1
@@ -360,8 +360,8 @@ def test_the_scheduler_counts_slots_in_service_and_those_that_are_closing() -> N
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
         grant = await world.run_allocation(allocation(1, slots=2))
-        await world.backend.disable_slot("a1", 1, drain=True, by=ADMIN)
-        await world.backend.disable_slot("a1", 2, drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 1, drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 2, drain=True, by=ADMIN)
         await world.settle()
         (running,) = seen[-1].running
         assert (seen[-1].agents[0].slots, running.closing) == (3, {"a1": 1})
@@ -369,7 +369,7 @@ def test_the_scheduler_counts_slots_in_service_and_those_that_are_closing() -> N
         await world.master.ended(ID)
         await world.settle()
         assert (seen[-1].agents[0].slots, seen[-1].running) == (2, ())
-        await world.backend.enable_slot("a1", 1, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 1, by=ADMIN)
         await world.settle()
         assert seen[-1].agents[0].slots == 3
 
@@ -385,7 +385,7 @@ def test_an_agent_back_with_other_slots_loses_what_ran_there() -> None:
 
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1")
-        await world.backend.disable_slot("a1", 3, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 3, drain=False, by=ADMIN)
         grant = await world.run_allocation(allocation(1, slots=3))
         agent.slots = 2
         await agent.drop()
@@ -414,7 +414,7 @@ def test_an_agent_back_with_other_slots_loses_what_ran_there() -> None:
 def test_slots_out_of_service_may_come_back_so_work_for_them_waits_with_a_reason() -> None:
     async def scenario(world: AgentsWorld) -> None:
         await world.add_agent("a1")
-        await world.backend.disable_slot("a1", 3, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 3, drain=False, by=ADMIN)
         world.backend.check(allocation(1, slots=4))
         await world.backend.request(allocation(1, slots=4))
         await world.settle(60)
@@ -422,7 +422,7 @@ def test_slots_out_of_service_may_come_back_so_work_for_them_waits_with_a_reason
         assert reason is not None
         assert reason.kind is ReasonKind.NO_SUCH_AGENT
         assert "can hold 4 slots" in reason.text
-        await world.backend.enable_slot("a1", 3, by=ADMIN)
+        await world.backend.operator.enable_slot("a1", 3, by=ADMIN)
         await world.master.granted(ID)
 
     play(scenario)
@@ -432,10 +432,10 @@ def test_the_provisioner_counts_a_node_without_its_disabled_slots() -> None:
     async def scenario(world: AgentsWorld) -> None:
         await world.add_agent("a1", instance_id="a1")
         await world.run_allocation(allocation(1))
-        await world.backend.disable_slot("a1", 0, drain=True, by=ADMIN)
-        await world.backend.disable_slot("a1", 3, drain=False, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 3, drain=False, by=ADMIN)
         await world.settle()
-        ((node,),) = [demand.nodes for demand in world.backend.demand()]
+        ((node,),) = [demand.nodes for demand in world.nodes.demand()]
         assert (node.slots, node.free_slots, node.busy) == (3, 2, True)
 
     play(scenario, CLOUD)
@@ -444,11 +444,11 @@ def test_the_provisioner_counts_a_node_without_its_disabled_slots() -> None:
 def test_labels_are_those_of_the_last_hello() -> None:
     async def scenario(world: AgentsWorld) -> None:
         agent = await world.add_agent("a1", labels=("rack=a12", "loud"))
-        assert world.backend.agent("a1").labels == ("rack=a12", "loud")
+        assert world.backend.observer.agent("a1").labels == ("rack=a12", "loud")
         agent.labels = ("rack=b1",)
         await agent.drop()
         await agent.until(lambda: agent.connected)
-        assert world.backend.agent("a1").labels == ("rack=b1",)
+        assert world.backend.observer.agent("a1").labels == ("rack=b1",)
 
     play(scenario)
 
@@ -487,8 +487,8 @@ def test_work_that_ends_by_itself_while_its_agent_drains_counts_as_it_ended() ->
     async def scenario(world: AgentsWorld) -> None:
         await world.add_agent("a1", program=run_for(10, exit_code=3))
         await world.run_allocation(allocation(1))
-        await world.backend.disable_slot("a1", 0, drain=True, by=ADMIN)
-        await world.backend.disable_agent("a1", drain=True, by=ADMIN)
+        await world.backend.operator.disable_slot("a1", 0, drain=True, by=ADMIN)
+        await world.backend.operator.disable_agent("a1", drain=True, by=ADMIN)
         (ended,) = await world.master.ended(ID)
         assert ended.exit is not None
         assert (ended.exit.exit_code, ended.exit.failure) == (3, None)

@@ -148,14 +148,18 @@ class Walk:
             await result
         await self.world.settle(self.rng.choice((0, 0.005, 0.1, 1, 5, 40)))
         backend = self.world.backend
-        for waiting in backend.queue("default"):
+        for waiting in backend.observer.queue("default"):
             if not waiting.placement:
                 assert backend.explain(waiting.allocation_id) is not None
-        jobs = sorted(backend.jobs_in("default"), key=lambda one: one.job.id)
-        assert jobs == sorted(jobs_of(backend.queue("default")), key=lambda one: one.job.id)
-        assert [view.id for view in backend.agents()] == [key.id for key in backend.agent_keys()]
+        jobs = sorted(backend.observer.jobs_in("default"), key=lambda one: one.job.id)
+        assert jobs == sorted(
+            jobs_of(backend.observer.queue("default")), key=lambda one: one.job.id
+        )
+        assert [view.id for view in backend.observer.agents()] == [
+            key.id for key in backend.observer.agent_keys()
+        ]
         for (agent_id, slot_id), holder in self.shut.items():
-            held_by = self.world.backend.slot(agent_id, slot_id).container_id
+            held_by = self.world.backend.operator.slot(agent_id, slot_id).container_id
             assert held_by in (None, holder), "a slot out of service gets nothing new"
 
     async def submit(self) -> None:
@@ -200,22 +204,24 @@ class Walk:
     async def toggle_service(self) -> None:
         agent_id = self._agent().agent_id
         if self.rng.random() < 0.6:
-            await self.world.backend.enable_agent(agent_id, by=ADMIN)
+            await self.world.backend.operator.enable_agent(agent_id, by=ADMIN)
         else:
-            await self.world.backend.disable_agent(
+            await self.world.backend.operator.disable_agent(
                 agent_id, drain=self.rng.random() < 0.5, by=ADMIN
             )
 
     async def shut_slot(self) -> None:
         agent_id, slot_id = self._slot()
         drain = self.rng.random() < 0.5
-        view = await self.world.backend.disable_slot(agent_id, slot_id, drain=drain, by=ADMIN)
+        view = await self.world.backend.operator.disable_slot(
+            agent_id, slot_id, drain=drain, by=ADMIN
+        )
         assert not view.enabled
         self.shut[agent_id, slot_id] = view.container_id
 
     async def open_slot(self) -> None:
         agent_id, slot_id = self._slot()
-        await self.world.backend.enable_slot(agent_id, slot_id, by=ADMIN)
+        await self.world.backend.operator.enable_slot(agent_id, slot_id, by=ADMIN)
         self.shut.pop((agent_id, slot_id), None)
 
     async def restart(self) -> None:
@@ -234,9 +240,9 @@ class Walk:
         self.master.failure_rate = 0.0
         for agent in self.world.agents.values():
             agent.plug_in()
-            await self.world.backend.enable_agent(agent.agent_id, by=ADMIN)
+            await self.world.backend.operator.enable_agent(agent.agent_id, by=ADMIN)
         for agent_id, slot_id in self.shut:
-            await self.world.backend.enable_slot(agent_id, slot_id, by=ADMIN)
+            await self.world.backend.operator.enable_slot(agent_id, slot_id, by=ADMIN)
         await self.world.settle(60)
         for _ in range(self.number):
             for agent in self.world.agents.values():
@@ -285,11 +291,11 @@ async def walk(seed: int) -> list[RmEvent]:
         stuck = [r.request.allocation_id for r in master.runs.values() if not r.over]
         assert stuck == []
         assert master.given_twice == []
-        assert world.backend.queue("default") == ()
+        assert world.backend.observer.queue("default") == ()
         for agent in world.agents.values():
             assert agent.containers == {}
             assert len(set(agent.started)) == len(agent.started), "no container starts twice"
-            assert world.backend.agent(agent.agent_id).containers == {}
+            assert world.backend.observer.agent(agent.agent_id).containers == {}
         return master.events
 
 

@@ -17,7 +17,7 @@ from tests.fakes.virtual_time import run
 from windlass.base.errors import Unsatisfiable
 
 HOME, PILOTS = "gpu", "gpu-pilots"
-POOLS = (PoolOptions(name=HOME, dynamic=True, dispatch=True), PoolOptions(name=PILOTS))
+POOLS = (PoolOptions(name=HOME, dynamic=True), PoolOptions(name=PILOTS))
 
 
 def a_router(world: AgentsWorld) -> Router:
@@ -35,7 +35,7 @@ def where(world: AgentsWorld, number: int) -> str:
     return next(
         pool
         for pool in (HOME, PILOTS)
-        if id_ in {entry.allocation_id for entry in world.backend.queue(pool)}
+        if id_ in {entry.allocation_id for entry in world.backend.observer.queue(pool)}
     )
 
 
@@ -139,9 +139,7 @@ def test_a_pool_that_leaves_mode_auto_lets_what_runs_on_its_pilots_end_there() -
     why = FellBack(home=HOME, why="mode auto: many wait")
 
     async def main() -> None:
-        async with agents_world(
-            PoolOptions(name=HOME, dynamic=True, dispatch=True), closed
-        ) as world:
+        async with agents_world(PoolOptions(name=HOME, dynamic=True), closed) as world:
             master = world.master
             router = Router([world.backend])
             agent = await world.add_agent("pilot", pool=PILOTS, slots=2)

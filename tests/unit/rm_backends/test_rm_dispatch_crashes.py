@@ -167,9 +167,8 @@ def test_a_job_whose_directory_could_not_be_reached_is_submitted_at_once_when_it
     """Nothing was submitted, so nothing is looked for before it is."""
 
     async def scenario(batch: BatchWorld) -> None:
-        await batch.stop()
         batch.disk = disk = AwayDisk()
-        await batch.start()
+        await batch.restart()
         await batch.world.backend.request(allocation(1, slots=8))
         await batch.world.settle(10)
         reason = batch.world.backend.explain(ID)

@@ -107,8 +107,7 @@ def test_a_job_that_left_the_queue_of_pbs_without_a_trace_was_deleted_there(
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True
         batch.options = replace(batch.options, system="pbs")
-        await batch.stop()
-        await batch.start()
+        await batch.restart()
         await batch.world.backend.request(allocation(1, slots=4))
         await batch.world.settle(5)
         (job,) = batch.site.jobs.values()
@@ -244,7 +243,7 @@ def test_work_leaves_before_the_end_that_its_job_has_now(play: Play, taken_away:
         else:
             await batch.world.settle(7200 - 60)
         asked = await ask_times(batch)
-        assert [(e.deadline, e.at_limit) for e in asked] == [
+        assert [(e.deadline, e.kind is LossKind.TIME_LIMIT) for e in asked] == [
             (datetime.fromtimestamp(batch.site.ends_at, UTC), not taken_away)
         ]
 
@@ -261,7 +260,9 @@ def test_work_in_a_short_job_has_most_of_its_time(play: Play) -> None:
         await batch.world.settle(120)
         assert await ask_times(batch) == []
         await batch.world.settle(30)
-        assert [(e.deadline, e.at_limit) for e in await ask_times(batch)] == [(end, True)]
+        assert [(e.deadline, e.kind is LossKind.TIME_LIMIT) for e in await ask_times(batch)] == [
+            (end, True)
+        ]
 
     play(scenario)
 

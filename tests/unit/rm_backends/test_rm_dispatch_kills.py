@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from provisioner.batch.base import EndCause
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, RestoreRecord, Withdrawn
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
@@ -22,7 +21,6 @@ from tests.fakes.batch_world import NODES, BatchWorld
 from tests.fakes.deadly_steps import DeadlySteps
 from tests.fakes.virtual_time import run
 
-POOL = PoolOptions(name="default", dynamic=True, dispatch=True)
 LOOK_S = 0.3
 AWAY_S = 12.0
 WORK_S = 8.0
@@ -146,7 +144,6 @@ async def story(tasks: Tasks) -> None:
 
 async def restart_when_killed(batch: BatchWorld, tasks: Tasks, kills: DeadlySteps) -> None:
     await kills.killed.wait()
-    await batch.stop()
     await batch.world.stop_master()
     await batch.world.settle(AWAY_S)
     await batch.restart(*tasks.records())
@@ -156,7 +153,7 @@ def killed_at(folder: Path, at: int, *, who: str, after: bool, looks: bool) -> i
     """The number of steps that there were."""
 
     async def main() -> int:
-        async with agents_world(POOL) as world:
+        async with agents_world(starts=False) as world:
             batch = BatchWorld(world, folder, DispatchOptions(pool="default"))
             tasks = Tasks(batch)
             kills = Kills(at, after=after, batch=batch, who=who)
@@ -172,7 +169,6 @@ def killed_at(folder: Path, at: int, *, who: str, after: bool, looks: bool) -> i
             for task in beside:
                 task.cancel()
             check(batch, tasks, who)
-            await batch.stop()
         return kills.steps
 
     return run(main(), limit_s=24 * 3600)

@@ -24,14 +24,14 @@ def test_nodes_are_disabled_while_an_agent_on_them_is() -> None:
             await node(world, "b", "n2")
             await node(world, "c", "")
             backend = world.backend
-            assert backend.disabled_nodes() == frozenset()
+            assert world.leased.disabled_nodes() == frozenset()
             for agent_id, drain in (("a", False), ("b", True), ("c", False)):
-                await backend.disable_agent(agent_id, drain=drain, by=ADMIN)
-            assert backend.disabled_nodes() == {"n1", "n2"}
-            await backend.enable_agent("a", by=ADMIN)
-            assert backend.disabled_nodes() == {"n2"}
-            await backend.instance_gone("b", "over")
-            assert backend.disabled_nodes() == frozenset()
+                await backend.operator.disable_agent(agent_id, drain=drain, by=ADMIN)
+            assert world.leased.disabled_nodes() == {"n1", "n2"}
+            await backend.operator.enable_agent("a", by=ADMIN)
+            assert world.leased.disabled_nodes() == {"n2"}
+            await world.nodes.instance_gone("b", "over")
+            assert world.leased.disabled_nodes() == frozenset()
 
     run(main())
 
@@ -40,12 +40,12 @@ def test_nodes_are_avoided_if_all_that_waits_avoids_them() -> None:
     async def main() -> None:
         async with agents_world(PoolOptions(name="default")) as world:
             backend = world.backend
-            assert backend.avoided_nodes("default") == frozenset()
+            assert world.leased.avoided_nodes("default") == frozenset()
             for number, names in ((1, {"n1", "n2"}), (2, {"n2", "n3"})):
                 avoids = replace(allocation(number), blocked_agents=frozenset(names))
                 await backend.request(avoids)
-            assert backend.avoided_nodes("default") == {"n2"}
+            assert world.leased.avoided_nodes("default") == {"n2"}
             await backend.request(allocation(3))
-            assert backend.avoided_nodes("default") == frozenset()
+            assert world.leased.avoided_nodes("default") == frozenset()
 
     run(main())

@@ -9,13 +9,11 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import EndCause, JobRefused
-from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld
 from tests.fakes.virtual_time import run
 
-POOL = PoolOptions(name="default", dynamic=True, dispatch=True)
 ID = "task-1.1"
 SUBMITTED = ("INFO", "Slurm job 1 in partition gpu was submitted")
 PENDING = (
@@ -31,14 +29,13 @@ def play(tmp_path: Path) -> Play:
         said: list[tuple[str, str, str]] = []
 
         async def main() -> None:
-            async with agents_world(POOL) as world:
+            async with agents_world(starts=False) as world:
                 batch = BatchWorld(world, tmp_path / "jobs", DispatchOptions(pool="default"))
                 await batch.start()
                 batch.site.holds_back = True
                 await world.backend.request(allocation(1, slots=4))
                 await world.settle(60)
                 await scenario(batch)
-                await batch.stop()
                 said.extend(batch.said)
 
         run(main(), limit_s=24 * 3600)

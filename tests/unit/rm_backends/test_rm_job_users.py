@@ -21,7 +21,6 @@ from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.job_files import Shape
-from rm_backends.agents.options import PoolOptions
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
@@ -186,7 +185,7 @@ def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_pat
     refused: list[str] = []
 
     async def main() -> None:
-        async with agents_world(PoolOptions(name="default", dynamic=True, dispatch=True)) as world:
+        async with agents_world(starts=False) as world:
             options = DispatchOptions(pool="default", as_users=True)
             batch = BatchWorld(world, tmp_path / "jobs", options)
 
@@ -215,7 +214,6 @@ def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_pat
                 for one in batch.dispatcher.leases()
             }
             assert away == {"alice": True, "bob": False}
-            await batch.stop()
 
     run(main(), limit_s=3600)
 

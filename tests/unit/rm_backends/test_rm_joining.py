@@ -45,7 +45,7 @@ def launch(
 
 
 def provide(world: AgentsWorld, machines: Machines) -> None:
-    world.backend.set_provisioner(
+    world.nodes.connect(
         wake=lambda: None,
         capacity=lambda _: None,
         note_agent=lambda *_: None,
@@ -152,7 +152,7 @@ def test_a_launch_token_joins_each_of_its_machines_once() -> None:
                 "its answer may be lost"
             )
             assert "was spent" in await refused(world, machine(world, "m-0", token, "thief"))
-            await world.backend.instance_gone("m-0", "its instance ended")
+            await world.nodes.instance_gone("m-0", "its instance ended")
             assert "was spent" in await refused(world, machine(world, "m-0", token, "thief"))
             await world.restart()
             assert "was spent" in await refused(world, machine(world, "m-0", token, "thief"))

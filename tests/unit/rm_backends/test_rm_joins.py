@@ -37,9 +37,7 @@ async def join(
     protocol: int = PROTOCOL_VERSION,
 ) -> Standing:
     asked = JoinRequest(agent_id=agent_id, version="9", protocol=protocol, pool=pool)
-    return await world.backend.joins.join(
-        asked, token=token, credential=credential, peer="10.1.1.1"
-    )
+    return await world.shared.joins.join(asked, token=token, credential=credential, peer="10.1.1.1")
 
 
 async def why_not(world: AgentsWorld, agent_id: str = "a1", **how: str | int) -> str:
@@ -72,9 +70,9 @@ def test_a_machine_that_has_joined_is_known_until_its_agent_connects() -> None:
             asked = JoinRequest(
                 agent_id="i-1", version="9", protocol=PROTOCOL_VERSION, pool="", instance_id="i-1"
             )
-            await world.backend.joins.join(asked, token=token, credential=OWN, peer="10.1.1.1")
+            await world.shared.joins.join(asked, token=token, credential=OWN, peer="10.1.1.1")
             await world.settle(60)
-            assert world.backend.joins.standing("i-1", OWN).pool == "gpu"
+            assert world.shared.joins.standing("i-1", OWN).pool == "gpu"
 
     run(main())
 
@@ -126,7 +124,7 @@ def test_a_token_for_many_takes_a_forgotten_machine_back() -> None:
             many = granted(world, "many", agents=None)
             for name in ("a1", "a2", "a3"):
                 await join(world, name, token=many, credential=f"{name}{OWN}")
-            await world.backend.instance_gone("a1", "forgotten")
+            await world.nodes.instance_gone("a1", "forgotten")
             await join(world, "a1", token=many, credential="n" * 43)
             assert "another credential" in await why_not(world, "a2", token=many)
 
@@ -138,14 +136,14 @@ def test_an_agent_that_leaves_is_forgotten_once_it_runs_nothing() -> None:
         async with agents_world() as world:
             agent = await world.add_agent("a1", credential=OWN)
             grant = await world.run_allocation(allocation(1))
-            joins = world.backend.joins
+            joins = world.shared.joins
             with pytest.raises(PermissionDenied, match="not the credential"):
                 await joins.leave("a1", "x" * 43, stop=True)
             with pytest.raises(PermissionDenied, match="not the credential"):
                 joins.standing("a1", "")
             left = await joins.leave("a1", OWN, stop=False)
             assert (left.member, left.containers) == (True, 1)
-            (view,) = world.backend.agents()
+            (view,) = world.backend.observer.agents()
             assert view.draining
             left = await joins.leave("a1", OWN, stop=True)
             await world.master.ended(grant.allocation_id)
@@ -162,20 +160,20 @@ def test_who_was_refused_is_listed_until_it_is_taken() -> None:
     async def main() -> None:
         async with agents_world(*POOLS) as world:
             for _ in range(3):
-                stranger = world.backend.stranger_reason(
+                stranger = world.shared.gateway.stranger_reason(
                     pool="gpu", agent_id="a1", token="wrong", peer="10.1.1.1"
                 )
                 assert "not valid for pool 'gpu'" in stranger
             await world.settle()
             old = world.new_agent("a1", credential=OWN, pool="gpu", protocol=7)
             assert "protocol 7" in await refused(world, old)
-            spent = world.backend.refused_agents()
+            spent = world.shared.refusals.all()
             assert [(r.agent_id, r.address, r.times) for r in spent] == [
                 ("a1", "10.9.9.9", 1),
                 ("a1", "10.1.1.1", 3),
             ]
             assert await refused(world, world.new_agent("a1", credential=OWN, pool="gpu")) == ""
-            assert world.backend.refused_agents() == ()
+            assert world.shared.refusals.all() == ()
 
     run(main())
 

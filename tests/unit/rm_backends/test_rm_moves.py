@@ -157,9 +157,9 @@ def test_a_pool_that_can_launch_takes_one_after_the_other() -> None:
         requests = [await it.ask(n) for n in (1, 2)]
         it.says(QUOTA, *requests)
         machine = LaunchableNode(slots=8, count=1, ready_in_s=60.0)
-        it.backend.availability(PoolAvailability(pool="c", launchable=(machine,)))
+        it.world.nodes.availability(PoolAvailability(pool="c", launchable=(machine,)))
         await it.until(ID, in_pool="c")
-        it.backend.availability(PoolAvailability(pool="c"))
+        it.world.nodes.availability(PoolAvailability(pool="c"))
         await it.world.settle(AFTER_S)
         assert it.pool_of("task-2.1") == "home"
 

@@ -58,7 +58,7 @@ def test_a_decision_of_home_that_is_under_way_does_not_go_beyond_max_slots() -> 
     """It was made before the job had slots elsewhere."""
 
     async def scenario(it: Cluster) -> None:
-        pool, request = it.backend._pools["home"], limited(1, slots=8)
+        pool, request = it.backend.by_name["home"], limited(1, slots=8)
         decided: list[str] = []
 
         def decide_too_early(state: PoolState) -> Decision:

@@ -18,7 +18,6 @@ from tests.fakes.batch_world import BatchWorld
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
-DISPATCHES = PoolOptions(name="default", dynamic=True, dispatch=True)
 OTHER = PoolOptions(name="other")
 ACCOUNT = "Invalid account (give one of yours with --account)"
 RULES = {"default": Rule(pools=("other",), after_s=86400.0)}
@@ -28,11 +27,10 @@ Scenario = Callable[[BatchWorld], Awaitable[None]]
 def played(folder: Path, scenario: Scenario, *pools: PoolOptions) -> None:
     async def main() -> None:
         rules = RULES if pools else None
-        async with agents_world(DISPATCHES, *pools, fall_back=rules) as world:
+        async with agents_world(*pools, fall_back=rules, starts=False) as world:
             batch = BatchWorld(world, folder / "jobs", DispatchOptions(pool="default"))
             await batch.start()
             await scenario(batch)
-            await batch.stop()
 
     run(main(), limit_s=24 * 3600)
 

@@ -114,7 +114,7 @@ def test_static_agents_are_what_their_devices_say() -> None:
 
 def test_an_elastic_pool_checks_what_it_can_buy_and_knows_what_it_bought() -> None:
     async def scenario(world: AgentsWorld) -> None:
-        pool = world.backend._pools["default"]
+        pool = world.backend.by_name["default"]
         pool.capacity = lambda name: PoolCapacity(
             pool=name, node_slots=(4, 8), max_instances=3, kinds=frozenset(KINDS)
         )

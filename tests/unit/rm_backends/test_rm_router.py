@@ -135,8 +135,7 @@ def test_it_runs_the_loops_of_its_backends() -> None:
 
     async def with_world() -> None:
         async with agents_world() as world:
-            for task in world._of_master:
-                task.cancel()
+            world._of_master[-1].cancel()
             await main(world)
 
     run(with_world())

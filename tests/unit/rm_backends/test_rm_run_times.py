@@ -236,10 +236,14 @@ def test_the_queue_is_in_the_order_of_the_policy(
             job = replace(request.job, submitted=submitted, priority=priority, position=position)
             await world.backend.request(replace(request, job=job))
         await world.settle()
-        assert [entry.allocation_id for entry in world.backend.queue("default")] == expected
-        urgent = [entry.allocation_id for entry in world.backend.queue("default", "urgent")]
+        assert [
+            entry.allocation_id for entry in world.backend.observer.queue("default")
+        ] == expected
+        urgent = [
+            entry.allocation_id for entry in world.backend.observer.queue("default", "urgent")
+        ]
         assert urgent == ["task-4.1"]
-        assert world.backend.queue("default", "nobody") == ()
+        assert world.backend.observer.queue("default", "nobody") == ()
 
     play(scenario, PoolOptions(name="default", scheduler=SchedulerSettings(type=policy)))
 
@@ -250,12 +254,12 @@ def test_who_is_in_a_queue_is_told_without_what_they_want() -> None:
         for number, job in enumerate(("both", "both", "waits")):
             await world.backend.request(allocation(number, slots=4, job=job))
         await world.settle()
-        whole = world.backend.queue("default")
-        assert {(one.job, one.holds) for one in world.backend.jobs_in("default")} == {
+        whole = world.backend.observer.queue("default")
+        assert {(one.job, one.holds) for one in world.backend.observer.jobs_in("default")} == {
             (entry.job, entry.job.id == "both") for entry in whole
         }
-        assert world.backend.scheduler("default") == PoolOptions(name="default").scheduler
+        assert world.backend.observer.scheduler("default") == PoolOptions(name="default").scheduler
         with pytest.raises(NotFound):
-            world.backend.jobs_in("nowhere")
+            world.backend.observer.jobs_in("nowhere")
 
     play(scenario)

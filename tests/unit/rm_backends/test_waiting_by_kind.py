@@ -14,15 +14,8 @@ from provisioner.types import PoolAvailability
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, JobOrder
-from tests.fakes.agents_world import (
-    FewLogins,
-    MemoryAgentStore,
-    MemoryLogSink,
-    OneToken,
-    RecordingMaster,
-)
+from tests.fakes.agents_world import memory_pools
 from windlass.base.clock import ManualClock
-from windlass.base.ids import Ids
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROUNDS = (None, ReasonKind.QUOTA, ReasonKind.LAUNCHING, ReasonKind.NO_CAPACITY)
@@ -30,21 +23,8 @@ ROUNDS = (None, ReasonKind.QUOTA, ReasonKind.LAUNCHING, ReasonKind.NO_CAPACITY)
 
 
 def a_backend() -> AgentsBackend:
-    return AgentsBackend(
-        pools=[PoolOptions(name="elastic", dynamic=True), PoolOptions(name="rack")],
-        events=RecordingMaster(),
-        agent_store=MemoryAgentStore(),
-        log_sink=MemoryLogSink(),
-        join_tokens=OneToken(),
-        logins=FewLogins(),
-        clock=ManualClock(),
-        ids=Ids.seeded(1),
-        epoch=1,
-        master_id="m",
-        cluster_id="c",
-        cluster_name="",
-        decide=decide,
-    )
+    pools = [PoolOptions(name="elastic", dynamic=True), PoolOptions(name="rack")]
+    return AgentsBackend(memory_pools(ManualClock()), pools, decide)
 
 
 def a_request(pool: str, number: int) -> AllocationRequest:
@@ -65,8 +45,10 @@ async def test_the_counts_are_those_of_what_each_is_told(pool: str) -> None:
     backend = a_backend()
     for number in range(40):
         await backend.request(a_request(pool, number))
-    assert backend.waiting_by_kind(pool) == {ReasonKind.QUEUED: 40}, "nothing is decided yet"
-    its = backend._pools[pool]
+    assert backend.observer.waiting_by_kind(pool) == {ReasonKind.QUEUED: 40}, (
+        "nothing is decided yet"
+    )
+    its = backend.by_name[pool]
     state = its.snapshot()
     await its.apply(state, decide(state))
     reasons = {
@@ -74,7 +56,9 @@ async def test_the_counts_are_those_of_what_each_is_told(pool: str) -> None:
         for id_, kind in zip(its.waiting, cycle(ROUNDS), strict=False)
         if kind is not None
     }
-    backend.availability(PoolAvailability(pool="elastic", reasons=reasons))
-    told = Counter(entry.reason.kind for entry in backend.queue(pool) if entry.reason is not None)
-    assert backend.waiting_by_kind(pool) == told
+    its.set_availability(PoolAvailability(pool=pool, reasons=reasons))
+    told = Counter(
+        entry.reason.kind for entry in backend.observer.queue(pool) if entry.reason is not None
+    )
+    assert backend.observer.waiting_by_kind(pool) == told
     assert len(told) > 1 if pool == "elastic" else told == {ReasonKind.NO_SUCH_AGENT: 40}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from master.auth.join_tokens import JoinTokenSigner
-from master.config.aws import AwsSection
 from master.config.batch import SlurmSection
 from master.data_folder import TLS
 from master.tls.own_authority import OwnAuthority
@@ -17,6 +16,7 @@ from master.wiring.batch.pools import files_of
 from master.wiring.cloud_boot import CloudBoot
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.batch.disks import LocalDisk
+from tests.fakes.pool_machines import aws_machines
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 
 
@@ -43,8 +43,8 @@ def agent_of(tmp_path: Path, cert: Path | None, **section: Any) -> Any:
 def test_the_key_stays_on_the_masters_machine(own: Path) -> None:
     tokens = LaunchTokens(JoinTokenSigner(b"s" * 32))
     boot = CloudBoot(master_url="https://m", master_cert=own, tokens=tokens)
-    section = AwsSection.model_validate({"type": "aws", "region": "us-east-1"})
-    told = boot.settings(section, "gpu")["master_cert"]
+    (machines,) = boot.told([aws_machines(region="us-east-1")])
+    told = machines.boot["master_cert"]
     assert "PRIVATE KEY" not in str(told)
     assert certificates_in(str(told).encode()) == certificates_in(own.read_bytes())
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.config.cloud_keys import CloudSection, check_region, known_types, shaped
-from master.config.durations import PositiveDuration
+from master.core.expconf.durations import PositiveDuration
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, Items, NonNegative, Section
-from provisioner.money.price_book import BUNDLED, read_table
-from provisioner.providers.gcp.handles import MAX_PREFIX
+from provisioner.money.price_book import BUNDLED, known_types, read_table
 from provisioner.providers.gcp.names import (
     ATTACHED,
     BUILT_IN,
+    MAX_PREFIX,
     REGION_NAME,
     REGIONS,
     ZONE_NAME,
     is_machine_type,
+    kind_name,
     region_of,
 )
+from provisioner.sections.cloud import CloudSection, PoolMachines, check_region, shaped
 from provisioner.types import Market
 from windlass.base.no_effect import NoEffect
 
@@ -34,6 +35,8 @@ _IMAGE = re.compile(r"(https://[^/]+/compute/[^/]+/)?projects/[^/]+/global/image
 MAX_LABELS = 40
 """Of 64; the rest is ours."""
 OURS = ("machineType", "startup-script")
+QUEUED_MAX_RUN = timedelta(days=7)
+"""The longest that Google grants to what was queued for."""
 ANYTHING = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -303,6 +306,24 @@ class GcpSection(CloudSection):
         """None: where the master's machine is."""
         zones = self.all_zones
         return self.region or (region_of(zones[0]) if zones else None)
+
+    @property
+    def kind(self) -> str:
+        return kind_name(self.instance_type.machine_type, *self.instance_type.added)
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        return {**self.labels, self.label_key: self.label_value}
+
+    def lifetime_s(self, market: Market) -> float | None:
+        """When Google ends a machine; what was queued for always has such a time."""
+        longest = self.max_run_duration
+        if longest is None and market is Market.QUEUED:
+            longest = QUEUED_MAX_RUN
+        return None if longest is None else longest.total_seconds()
+
+
+GcpMachines: TypeAlias = PoolMachines[GcpSection]
 
 
 _SHAPES = {

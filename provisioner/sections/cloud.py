@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cache
-from typing import Annotated
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, Field, field_validator
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.scripts.boot_files import agent_keys
-from master.config.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import FreeMap, Integer, NonNegative, Number, Positive, Section
-from provisioner.money.price_book import BUNDLED, read_table
 from windlass.base.errors import InvalidConfig
 from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import NoEffect
@@ -27,12 +26,6 @@ _NO_CONTAINER = NoEffect("the agent runs on the machine, not in a container")
 PUBLISHED_AGENT = "determined-agent"
 """The repository of images that have another agent."""
 _ERRORS_SHOWN = NoEffect("why a job waits is always shown; it never fails because of that")
-
-
-@cache
-def known_types(cloud: str) -> tuple[str, ...]:
-    """Of its machines: those that the bundled price book names."""
-    return tuple(read_table(BUNDLED).clouds[cloud].types)
 
 
 def shaped(kind: str, pattern: str | re.Pattern[str]) -> AfterValidator:
@@ -136,3 +129,35 @@ class CloudSection(Section):
         """That to take Windlass from; empty: none."""
         repository = self.agent_docker_image.rpartition("/")[2].partition("@")[0].partition(":")[0]
         return "" if repository == PUBLISHED_AGENT else self.agent_docker_image
+
+    @property
+    def kind(self) -> str:
+        """The machine that is bought, as offers call it."""
+        raise NotImplementedError
+
+    @property
+    def boot_s(self) -> float:
+        return self.boot_time.total_seconds()
+
+
+SectionT = TypeVar("SectionT", bound=CloudSection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMachines(Generic[SectionT]):
+    """One kind of machine that one pool buys from one account."""
+
+    pool: str
+    section: SectionT
+    max_instances: int = 1
+    """Of the pool."""
+    may_stop: bool = False
+    """The pool stops on-demand machines instead of ending them."""
+    open_metadata: bool = False
+    """Tasks may ask the metadata service, those in containers too."""
+    boot: JsonMapping = field(default_factory=dict)
+    """What user data is made of. Plain JSON, no secrets: it is kept with each launch."""
+
+    def but(self, **keys: Any) -> Self:
+        """With other keys of the section, which are not checked."""
+        return replace(self, section=self.section.model_copy(update=keys))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.config.cloud_keys import OUR_LOGS, CloudSection, check_region, known_types, shaped
 from master.core.expconf.errors import nearest
 from master.core.expconf.schema import (
     Integer,
@@ -16,7 +15,15 @@ from master.core.expconf.schema import (
     NonNegative,
     Section,
 )
+from provisioner.money.price_book import known_types
 from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
+from provisioner.sections.cloud import (
+    OUR_LOGS,
+    CloudSection,
+    PoolMachines,
+    check_region,
+    shaped,
+)
 from provisioner.types import Market
 from windlass.base.instance_types import why_unusable
 
@@ -241,3 +248,22 @@ class AwsSection(CloudSection):
     @property
     def max_price(self) -> str:
         return "" if self.spot_max_price.lower() == "ondemand" else self.spot_max_price
+
+    @property
+    def kind(self) -> str:
+        return self.instance_type
+
+    @property
+    def all_subnets(self) -> tuple[str, ...]:
+        """Empty: the default subnets."""
+        own = self.network_interface.subnet_id
+        return (own,) if own else self.subnets
+
+    @property
+    def all_tags(self) -> dict[str, str]:
+        """The operator's."""
+        more = {tag.key: tag.value for tag in self.custom_tags}
+        return {"Name": self.instance_name, self.tag_key: self.tag_value, **more}
+
+
+AwsMachines: TypeAlias = PoolMachines[AwsSection]

@@ -15,8 +15,7 @@ from agent_bootstrap.agent.runtimes.engine.image_names import (
     same_registry,
 )
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
-from agent_bootstrap.agent.runtimes.engine.images import AGAIN_S, Images, _usable
-from agent_bootstrap.agent.runtimes.engine.progress import PullProgress
+from agent_bootstrap.agent.runtimes.engine.images import AGAIN_S, Images, PullProgress, _usable
 from agent_bootstrap.agent.runtimes.pulls import pull_refused
 from agent_bootstrap.protocol import ExitFailure, Login
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.base.errors import InvalidConfig, StorageError
-from windlass.core._merge import merge_files, merge_metadata
+from windlass.core._sharding import merge_files, merge_metadata
 from windlass.core._storage import build_storage
 from windlass.storage import LocalStorage, require_usable
 

@@ -17,15 +17,14 @@ from windlass.base.option_groups import with_groups
 from windlass.base.plurals import counted
 from windlass.cli.deploy.commands import ImagePrefixOption
 from windlass.cli.deploy.local_options import (
+    HERE,
     AutorestartOption,
     BeginOptions,
-    DataDirOption,
     DeleteDbOption,
     EnterpriseOption,
     GpuOption,
     MasterNameOption,
     MasterOptions,
-    NameOption,
     PlaceOptions,
     PoolOption,
     PortOption,
@@ -104,13 +103,14 @@ def _start(
         delete_db=begin.delete_db,
         initial_user_password=begin.initial_user_password,
     )
-    cluster, where = _cluster(place.cluster_name, place.data_dir)
+    cluster, where = _cluster(place)
     with steps() as step:
         started = LocalCluster(cluster.folder, step).up(given, start, with_agents=with_agents)
     tell_up(cluster, started, where)
 
 
 @app.command("agent-up")
+@with_groups
 def agent_up(
     master_host: Annotated[
         str | None,
@@ -144,8 +144,7 @@ def agent_up(
         typer.Option(help="Trust only the certificate with this fingerprint (sha256:...)."),
     ] = None,
     autorestart: AutorestartOption = None,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    place: PlaceOptions = HERE,
     image_repo_prefix: ImagePrefixOption = None,
     det_version: VersionOption = None,
     enterprise_edition: EnterpriseOption = False,
@@ -155,7 +154,7 @@ def agent_up(
 
     check_version(det_version)
     warn({"--image-repo-prefix": image_repo_prefix, "--enterprise-edition": enterprise_edition})
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     url = _master_of(cluster, master_host, port)
     agent = Agent(
         name=_agent_name(agent_name, agent_config_path),
@@ -179,13 +178,13 @@ def agent_up(
 
 
 @app.command("cluster-down")
+@with_groups
 def cluster_down(
     delete_db: DeleteDbOption = False,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    place: PlaceOptions = HERE,
 ) -> None:
     """Stop the master, its agents and their tasks. Data is kept."""
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     with steps() as step:
         step("Stopping")
         ended, moved = cluster.down(delete_db=delete_db)
@@ -194,33 +193,33 @@ def cluster_down(
 
 
 @app.command("master-down")
+@with_groups
 def master_down(
     delete_db: DeleteDbOption = False,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    place: PlaceOptions = HERE,
     master_name: MasterNameOption = None,
 ) -> None:
     """Stop the master alone: agents and their tasks go on, and look for it."""
     warn({"--master-name": master_name})
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     ended, moved = cluster.master_down(delete_db=delete_db)
     tell_ended(ended, "No master was running")
     tell_kept(cluster, moved)
 
 
 @app.command("agent-down")
+@with_groups
 def agent_down(
     agent_name: Annotated[
         str | None, typer.Option(help="Id of the agent. Default: the host name.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Stop all agents of the cluster.")] = False,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    place: PlaceOptions = HERE,
 ) -> None:
     """Stop an agent and its tasks: trials go on elsewhere, from their newest checkpoint."""
     from windlass.deploy.local.services import MASTER
 
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     name = agent_name or socket.gethostname()
     ended = cluster.agents_down(None if all_ else {name})
     there = [s.name for s in cluster.services.all() if s.name != MASTER]
@@ -229,6 +228,7 @@ def agent_down(
 
 
 @app.command()
+@with_groups
 def logs(
     names: Annotated[
         list[str] | None,
@@ -242,13 +242,12 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=0, help="Begin with this many last lines of each.")
     ] = None,
-    cluster_name: NameOption = None,
-    data_dir: DataDirOption = None,
+    place: PlaceOptions = HERE,
 ) -> None:
     """Show what the master and the agents print, and follow it."""
     from windlass.deploy.local.logs import lines_of
 
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     files = {path.stem: path for path in sorted((cluster.folder.path / "logs").glob("*.log"))}
     unknown = [name for name in names or () if name not in files]
     if unknown or not files:
@@ -261,14 +260,13 @@ def logs(
 
 
 @app.command()
-def status(
-    cluster_name: NameOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
-) -> None:
+@with_groups
+def status(place: PlaceOptions = HERE, as_json: JsonOption = False) -> None:
     """Show the processes of the cluster. The exit code is 0 if all are running."""
     from windlass.deploy.local.processes import supervisors_below
     from windlass.deploy.local.services import Condition
 
-    cluster, _ = _cluster(cluster_name, data_dir)
+    cluster, _ = _cluster(place)
     folder, services = cluster.folder, cluster.services.all()
     url, tasks = cluster.remembered.url, len(supervisors_below(folder.path))
     if as_json:
@@ -304,11 +302,12 @@ def _existing(option: str, path: Path | None) -> Path | None:
     return None if path is None else path.absolute()
 
 
-def _cluster(name: str | None, data_dir: Path | None) -> tuple[LocalCluster, str]:
+def _cluster(place: PlaceOptions) -> tuple[LocalCluster, str]:
     """The cluster, and the options by which the next command finds it."""
     from windlass.deploy.local.cluster import LocalCluster
     from windlass.deploy.local.folder import folder_of
 
+    name, data_dir = place.cluster_name, place.data_dir
     words = [] if name is None else ["--cluster-name", name]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     return LocalCluster(folder_of(name, data_dir)), "".join(f" {shlex.quote(w)}" for w in words)

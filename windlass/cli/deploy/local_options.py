@@ -10,21 +10,6 @@ import typer
 
 from windlass.deploy.local import DEFAULT_PORT
 
-NameOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster-name",
-        help="Name of the cluster, one of several on this machine. Default: local.",
-        show_default=False,
-    ),
-]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="Keep its data here (default: ~/.local/share/windlass/local, or clusters/NAME beside it).",
-    ),
-]
 PortOption = Annotated[
     int | None,
     typer.Option(
@@ -147,5 +132,20 @@ class BeginOptions:
 class PlaceOptions:
     """Which cluster."""
 
-    cluster_name: NameOption = None
-    data_dir: DataDirOption = None
+    cluster_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the cluster, one of several on this machine. Default: local.",
+            show_default=False,
+        ),
+    ] = None
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep its data here (default: ~/.local/share/windlass/local, or clusters/NAME beside it).",
+        ),
+    ] = None
+
+
+HERE = PlaceOptions()
+"""Nothing is given: the one cluster of this machine."""

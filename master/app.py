@@ -67,7 +67,6 @@ from master.wiring.elastic import (
     ProviderFactory,
     embedded_of,
     live_prices,
-    pool_settings,
 )
 from master.wiring.launch_tokens import LaunchTokens
 from master.wiring.machine_boots import machine_boots
@@ -422,7 +421,7 @@ class Master:
         if not providers:
             return None
         return Provisioner(
-            pools=[pool_settings(p) for p in elastic],
+            pools=[pool.settings for pool in elastic],
             providers=providers,
             host=provisioned,
             store=FleetRepository(self._store, books.note),
@@ -459,7 +458,7 @@ class Master:
         partitions = partition_memory(options.config, options.data_dir)
         if site.users is not None:
             dispatch = [dispatch_options(pool) for pool in pools]
-            elsewhere = [pool.name for pool in pools if pool.fall_back_to]
+            elsewhere = [pool.name for pool in pools if pool.fall_back.pools]
             self._batch_users = BatchUsers(dispatch, site.users, options.clock, elsewhere)
         files = job_files(
             pools,

@@ -41,10 +41,11 @@ def _resolve(config: MasterConfig, document: dict[str, Any]) -> None:
         shown["scheduler"] = shown["scheduler"] or manager.get("scheduler")
         _leave_out_marked_defaults(shown)
         if pool.is_elastic:
-            shown["min_instances"] = pool.min_instances
-            shown["max_instances"] = pool.max_instances
-            idle = format_duration(timedelta(seconds=pool.max_idle_s))
-            shown["max_idle_agent_period"] = AUTO if pool.idle_auto else idle
+            settings = pool.settings
+            shown["min_instances"] = settings.min_instances
+            shown["max_instances"] = settings.max_instances
+            idle = format_duration(timedelta(seconds=settings.max_idle_s))
+            shown["max_idle_agent_period"] = AUTO if settings.idle_auto else idle
 
 
 def _leave_out_marked_defaults(owner: dict[str, Any]) -> None:

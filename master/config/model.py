@@ -23,7 +23,6 @@ from master.config.pools import (
     PoolSection,
     ResolvedPool,
     ResourceManagerSection,
-    resolve_pool,
 )
 from master.config.scheduler import SchedulerSection
 from master.config.sections import (
@@ -276,9 +275,9 @@ class MasterConfig(Section):
             manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSection()
         )
         return tuple(
-            resolve_pool(
-                section,
-                scheduler=scheduler,
+            ResolvedPool(
+                section=section,
+                scheduler=(section.scheduler or scheduler).settings(),
                 task_container_defaults=merge_container_defaults(
                     section.task_container_defaults or {}, self.task_container_defaults
                 ),

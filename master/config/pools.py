@@ -27,14 +27,12 @@ from master.core.expconf.schema import (
     Positive,
     discriminated,
 )
+from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
-from provisioner.day_hours import DayHours
-from provisioner.money.budgets import NO_BUDGET, Budget
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
-from provisioner.planning.disruption import NO_DISRUPTION, Disruption
 from provisioner.planning.idle_time import MOST_IDLE_S
-from provisioner.planning.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 from provisioner.sections.cloud import CloudSection
+from provisioner.types import PoolSettings
 from windlass.base.no_effect import NoEffect
 
 DEFAULT_POOL = "default"
@@ -282,81 +280,69 @@ _ELASTIC_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPool:
-    """One pool with its effective settings: nothing left to look up."""
+    """One pool with what it has of the sections of the cluster."""
 
-    name: str
-    description: str = ""
-    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
-    max_aux_containers_per_agent: int = 100
-    agent_reconnect_wait_s: float = 25.0
-    require_isolation: bool | None = None
-    task_metadata: str = "storage"
-    """What tasks have of the metadata service of machines of clouds."""
-    providers: tuple[MachineSection, ...] = ()
-    """Empty: its agents come by themselves, or on batch jobs."""
-    batch: BatchSection | None = None
-    """Its work becomes jobs of a batch system."""
-    min_instances: int = 0
-    max_instances: int = 0
-    max_idle_s: float = DEFAULT_IDLE_PERIOD.total_seconds()
-    idle_auto: bool = False
-    max_starting_s: float | None = None
-    budget: Budget = NO_BUDGET
-    on_demand_after_s: float = 300.0
-    network_gbps_per_slot: float = NETWORK_GBPS_PER_SLOT
-    disruption: Disruption = NO_DISRUPTION
-    warm_agents: int = 0
-    warm_hours: DayHours = ()
-    stopped: StoppedAgents = NO_STOPPED_AGENTS
-    fall_back_to: tuple[str, ...] = ()
-    fall_back_after_s: float = 300.0
+    section: PoolSection
+    scheduler: SchedulerSettings
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Raw, the pool's over the cluster's: what `expconf.ClusterDefaults` takes."""
+
+    @property
+    def name(self) -> str:
+        return self.section.pool_name
+
+    @property
+    def providers(self) -> tuple[MachineSection, ...]:
+        """Empty: its agents come by themselves, or on batch jobs."""
+        return tuple(
+            one
+            for one in self.section.all_providers
+            if not isinstance(one, HpcSection) and not _dispatches(one)
+        )
+
+    @property
+    def batch(self) -> BatchSection | None:
+        """Its work becomes jobs of a batch system."""
+        return self.section.batch
 
     @property
     def is_elastic(self) -> bool:
         return bool(self.providers)
 
+    @property
+    def task_metadata(self) -> str:
+        """What tasks have of the metadata service of machines of clouds."""
+        return self.section.task_metadata or "storage"
+
+    @property
+    def fall_back(self) -> Rule:
+        section = self.section
+        return Rule(pools=section.fall_back_to, after_s=section.fall_back_after.total_seconds())
+
+    @property
+    def settings(self) -> PoolSettings:
+        """What planning needs. A pool that is not elastic has no machines."""
+        section = self.section
+        most = section.limit("max_instances", DEFAULT_MAX_INSTANCES)
+        idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
+        starting = section.limit("max_agent_starting_period", None)
+        return PoolSettings(
+            pool=self.name,
+            min_instances=section.limit("min_instances", 0),
+            max_instances=most if self.is_elastic else 0,
+            max_idle_s=MOST_IDLE_S if idle == AUTO else idle.total_seconds(),
+            idle_auto=idle == AUTO,
+            aux_places=section.max_aux_containers_per_agent,
+            max_starting_s=None if starting is None else starting.total_seconds(),
+            on_demand_after_s=section.on_demand_after.total_seconds(),
+            network_gbps_per_slot=section.network_gbps_per_slot,
+            budget=section.budget.budget(),
+            disruption=section.disruption.disruption(),
+            warm_agents=section.warm_agents,
+            warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),
+            stopped=section.stopped_agents.stopped(),
+        )
+
     def containers(self) -> TaskContainerDefaults:
         """`task_container_defaults` with every default filled in."""
         return TaskContainerDefaults.model_validate(dict(self.task_container_defaults))
-
-
-def resolve_pool(
-    section: PoolSection, *, scheduler: SchedulerSection, task_container_defaults: Mapping[str, Any]
-) -> ResolvedPool:
-    """`scheduler` is the resource manager's, for a pool that has none; the container defaults are already merged."""
-    machines = tuple(
-        one
-        for one in section.all_providers
-        if not isinstance(one, HpcSection) and not _dispatches(one)
-    )
-    elastic = bool(machines)
-    idle = section.limit("max_idle_agent_period", DEFAULT_IDLE_PERIOD)
-    starting = section.limit("max_agent_starting_period", None)
-    return ResolvedPool(
-        name=section.pool_name,
-        description=section.description,
-        scheduler=(section.scheduler or scheduler).settings(),
-        max_aux_containers_per_agent=section.max_aux_containers_per_agent,
-        agent_reconnect_wait_s=section.agent_reconnect_wait.total_seconds(),
-        require_isolation=section.require_isolation,
-        task_metadata=section.task_metadata or "storage",
-        providers=machines,
-        batch=section.batch,
-        min_instances=section.limit("min_instances", 0),
-        max_instances=section.limit("max_instances", DEFAULT_MAX_INSTANCES) if elastic else 0,
-        max_idle_s=MOST_IDLE_S if idle == AUTO else idle.total_seconds(),
-        idle_auto=idle == AUTO,
-        max_starting_s=None if starting is None else starting.total_seconds(),
-        budget=section.budget.budget(),
-        on_demand_after_s=section.on_demand_after.total_seconds(),
-        network_gbps_per_slot=section.network_gbps_per_slot,
-        disruption=section.disruption.disruption(),
-        warm_agents=section.warm_agents,
-        warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),
-        stopped=section.stopped_agents.stopped(),
-        fall_back_to=section.fall_back_to,
-        fall_back_after_s=section.fall_back_after.total_seconds(),
-        task_container_defaults=task_container_defaults,
-    )

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from master.config import ResolvedPool, load
 from master.config.load import ROOT
-from master.core.fall_back import Rule
 from master.wiring.cloud_providers import expected_offers
-from master.wiring.elastic import offers_and_stock, pool_settings
+from master.wiring.elastic import offers_and_stock
 from provisioner.money.price_book import open_book
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, PoolPlan
@@ -66,13 +65,13 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
     return ClusterPlan(
         pools=[
             PoolPlan(
-                settings=pool_settings(pool),
+                settings=pool.settings,
                 scheduler=pool.scheduler,
                 offers=[_interrupted(offer, world) for offer in offers.get(pool.name, ())],
                 agents=world.agents.get(pool.name, ()),
-                falls_back=Rule(
-                    pools=tuple(name for name in pool.fall_back_to if name in names),
-                    after_s=pool.fall_back_after_s,
+                falls_back=replace(
+                    pool.fall_back,
+                    pools=tuple(name for name in pool.fall_back.pools if name in names),
                 ),
             )
             for pool in simulated
@@ -89,7 +88,7 @@ def cluster_plan(path: Path, world: World) -> ClusterPlan:
             f"work of pool {pool.name} does not fall back to {other}: no provider launches its agents, "
             f"and --agents does not say how many there are"
             for pool in simulated
-            for other in pool.fall_back_to
+            for other in pool.fall_back.pools
             if other not in names
         ],
     )

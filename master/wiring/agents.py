@@ -22,12 +22,12 @@ def pool_options(pool: ResolvedPool) -> PoolOptions:
     return PoolOptions(
         name=pool.name,
         scheduler=pool.scheduler,
-        max_aux_containers_per_agent=pool.max_aux_containers_per_agent,
-        agent_reconnect_wait_s=pool.agent_reconnect_wait_s,
+        max_aux_containers_per_agent=pool.section.max_aux_containers_per_agent,
+        agent_reconnect_wait_s=pool.section.agent_reconnect_wait.total_seconds(),
         dynamic=pool.is_elastic or pool.batch is not None,
         kind=_kind(pool),
-        description=pool.description,
-        require_isolation=pool.require_isolation,
+        description=pool.section.description,
+        require_isolation=pool.section.require_isolation,
         container_runtime=_runtime(pool),
     )
 
@@ -58,10 +58,7 @@ def _closed(home: PoolOptions, name: str) -> PoolOptions:
 
 def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:
     """By pool."""
-    return {
-        pool.name: Rule(pools=pool.fall_back_to, after_s=pool.fall_back_after_s)
-        for pool in config.pools()
-    }
+    return {pool.name: pool.fall_back for pool in config.pools()}
 
 
 def pilot_sides(config: MasterConfig) -> dict[str, PilotSide]:

@@ -68,8 +68,8 @@ def _machines(pool: ResolvedPool, section: SectionT) -> PoolMachines[SectionT]:
     return PoolMachines(
         pool=pool.name,
         section=section,
-        max_instances=pool.max_instances,
-        may_stop=pool.stopped.is_on,
+        max_instances=pool.settings.max_instances,
+        may_stop=pool.settings.stopped.is_on,
         open_metadata=pool.task_metadata == "direct",
     )
 

@@ -24,7 +24,7 @@ from provisioner.providers.embedded import (
 )
 from provisioner.providers.embedded_instances import Instances
 from provisioner.providers.embedded_queue import SiteQueue
-from provisioner.types import Market, Offer, OfferKey, PoolSettings
+from provisioner.types import Market, Offer, OfferKey
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig
 
@@ -80,25 +80,6 @@ class EmbeddedProviders:
 
         self.prices.changed.append(reprice)
         return made
-
-
-def pool_settings(pool: ResolvedPool) -> PoolSettings:
-    return PoolSettings(
-        pool=pool.name,
-        min_instances=pool.min_instances,
-        max_instances=pool.max_instances,
-        max_idle_s=pool.max_idle_s,
-        idle_auto=pool.idle_auto,
-        max_starting_s=pool.max_starting_s,
-        aux_places=pool.max_aux_containers_per_agent,
-        on_demand_after_s=pool.on_demand_after_s,
-        network_gbps_per_slot=pool.network_gbps_per_slot,
-        budget=pool.budget,
-        disruption=pool.disruption,
-        warm_agents=pool.warm_agents,
-        warm_hours=pool.warm_hours,
-        stopped=pool.stopped,
-    )
 
 
 def instances_folder(data_dir: Path) -> Path:

@@ -37,6 +37,7 @@ def resource_pool(
     default_aux: bool,
 ) -> ResourcePool:
     settings = view.settings or SchedulerSettings()
+    planned = None if config is None else config.settings
     # Pilots are jobs, too, but machines on which we schedule.
     queue = "" if config is not None and config.is_elastic else view.type
     return {
@@ -51,14 +52,16 @@ def resource_pool(
         "slotsPerAgent": _slots_per_agent(view, sold),
         "auxContainerCapacity": view.aux_capacity,
         "auxContainersRunning": view.aux_running,
-        "auxContainerCapacityPerAgent": config.max_aux_containers_per_agent if config else 0,
+        "auxContainerCapacityPerAgent": config.section.max_aux_containers_per_agent
+        if config
+        else 0,
         "defaultComputePool": default_compute,
         "defaultAuxPool": default_aux,
         "preemptible": any(offer.key.market is Market.SPOT for offer in sold),
-        "minAgents": config.min_instances if config else 0,
-        "maxAgents": config.max_instances if config else 0,
-        "maxIdleAgentPeriod": config.max_idle_s if config and config.is_elastic else 0,
-        "maxAgentStartingPeriod": config.max_starting_s or 0 if config else 0,
+        "minAgents": planned.min_instances if planned else 0,
+        "maxAgents": planned.max_instances if planned else 0,
+        "maxIdleAgentPeriod": planned.max_idle_s if planned and planned.max_instances else 0,
+        "maxAgentStartingPeriod": planned.max_starting_s or 0 if planned else 0,
         "location": _location(view, sold),
         "clusterName": cluster_name,
         "resourceManagerName": "default",

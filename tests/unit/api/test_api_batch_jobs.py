@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from master.config import ResolvedPool
 from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
 from master.wiring.batch.pools import JobProjects
@@ -14,6 +13,7 @@ from provisioner.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.batch.job_files import Shape
 from rm_backends.batch.leases import Lease, LeaseState
 from tests.fakes.api_world import SINGLE, ApiWorld
+from tests.fakes.pools import resolved_pool
 
 DONE = Lease(
     tag="wl-1-a",
@@ -72,7 +72,7 @@ async def test_a_job_is_booked_on_what_its_experiment_says(
     await world.add_agent("node-1", slots=2)
     run = await world.run_of(await world.create(SINGLE.replace("[first]", "['pay:lab 7', b]")))
     section = SlurmSection(type="slurm", job_project_source=source)
-    projects = JobProjects(world.services.store, [ResolvedPool(name="default", batch=section)])
+    projects = JobProjects(world.services.store, [resolved_pool("default", section)])
     assert await projects.of(replace(DONE, allocation_id=run.id)) == project
     assert await projects.of(replace(DONE, allocation_id="nobody.1")) == ""
 

@@ -11,6 +11,7 @@ from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.core.scheduler.types import SchedulerSettings
 from master.wiring.agents import pool_options
 from rm_backends.views import PoolView
+from tests.fakes.pools import resolved_pool
 
 
 def view_of(kind: str) -> PoolView:
@@ -41,13 +42,13 @@ def shown(pool: ResolvedPool) -> ResourcePool:
 )
 def test_who_schedules_is_named(section: BatchSection, word: str) -> None:
     """Though its requests wait in our queue, too, until they are submitted."""
-    pool = shown(ResolvedPool(name="batch", batch=section))
+    pool = shown(resolved_pool("batch", section))
     assert pool["schedulerType"] == f"SCHEDULER_TYPE_{word}"
     assert pool["schedulerFittingPolicy"] == f"FITTING_POLICY_{word}"
 
 
 def test_pilots_are_machines_on_which_we_schedule() -> None:
     pilots = SlurmSection(type="slurm", mode="pilot")
-    pool = shown(ResolvedPool(name="search", providers=(pilots,)))
+    pool = shown(resolved_pool("search", pilots))
     assert pool["schedulerType"] == "SCHEDULER_TYPE_FAIR_SHARE"
     assert pool["schedulerFittingPolicy"] == "FITTING_POLICY_BEST"

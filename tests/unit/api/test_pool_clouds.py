@@ -8,6 +8,7 @@ from master.api.resource_pools.clouds import aws_detail, gcp_detail
 from master.config import ResolvedPool
 from provisioner.sections.aws import AwsSection
 from provisioner.sections.gcp import GcpSection
+from tests.fakes.pools import resolved_pool
 
 AWS = {
     "type": "aws",
@@ -29,7 +30,7 @@ GCP = {
 
 
 def pool(*sections: Any) -> ResolvedPool:
-    return ResolvedPool(name="gpu", providers=sections)
+    return resolved_pool("gpu", *sections)
 
 
 def test_a_pool_of_ec2_tells_its_section() -> None:

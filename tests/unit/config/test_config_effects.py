@@ -233,8 +233,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resource_pools", ELASTIC),
         "resource_pools.on_demand_after": "provisioner:on_demand_after_s",
         "resource_pools.network_gbps_per_slot": "provisioner:network_gbps_per_slot",
-        "resource_pools.fall_back_to": "master/wiring/agents.py:fall_back_to",
-        "resource_pools.fall_back_after": "master/wiring/agents.py:fall_back_after_s",
+        "resource_pools.fall_back_to": "master/wiring/agents.py:fall_back",
+        "resource_pools.fall_back_after": "master/wiring/agents.py:fall_back",
         **below(
             "resource_pools.budget",
             read_by("provisioner:*", "usd_per_hour usd_per_month when_spent"),

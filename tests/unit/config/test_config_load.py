@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.storage import SharedFsStorage
+from master.core.fall_back import Rule
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
 from provisioner.planning.disruption import Disruption
 from provisioner.planning.stopped_agents import StoppedAgents
@@ -129,19 +131,28 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
     assert (config.host, config.port, config.cluster_name) == ("0.0.0.0", 9000, "demo")  # noqa: S104
     assert config.checkpoint_storage == SharedFsStorage(type="shared_fs", host_path="/ckpt")
     gpu, aux = config.pools()
-    assert (gpu.name, gpu.is_elastic, gpu.min_instances, gpu.max_instances) == ("gpu", True, 1, 9)
-    assert (gpu.max_idle_s, gpu.max_starting_s, gpu.on_demand_after_s) == (10, 60, 60)
-    assert (gpu.warm_agents, gpu.warm_hours) == (2, ((28_800.0, 64_800.0),))
-    assert gpu.stopped == StoppedAgents(max=2, max_age_s=86_400.0, expected_gap_s=7200.0)
-    assert not aux.stopped.is_on
-    assert gpu.disruption == Disruption(
+    planned = gpu.settings
+    assert (gpu.name, gpu.is_elastic, planned.min_instances, planned.max_instances) == (
+        "gpu",
+        True,
+        1,
+        9,
+    )
+    assert (planned.max_idle_s, planned.max_starting_s, planned.on_demand_after_s) == (10, 60, 60)
+    assert (planned.warm_agents, planned.warm_hours) == (2, ((28_800.0, 64_800.0),))
+    assert planned.stopped == StoppedAgents(max=2, max_age_s=86_400.0, expected_gap_s=7200.0)
+    assert not aux.settings.stopped.is_on
+    assert planned.disruption == Disruption(
         packing=True, replacement=True, drift=True, share=0.2, hours=((79_200.0, 23_400.0),)
     )
-    assert (gpu.budget.usd_per_hour, gpu.budget.usd_per_month) == (20, 2000)
-    assert (gpu.max_aux_containers_per_agent, gpu.agent_reconnect_wait_s) == (3, 30)
+    assert (planned.budget.usd_per_hour, planned.budget.usd_per_month) == (20, 2000)
+    assert (gpu.section.max_aux_containers_per_agent, gpu.section.agent_reconnect_wait) == (
+        3,
+        timedelta(seconds=30),
+    )
     assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]
-    assert (gpu.fall_back_to, gpu.fall_back_after_s) == (("aux",), 90)
-    assert (aux.is_elastic, aux.max_instances) == (False, 0)
+    assert gpu.fall_back == Rule(pools=("aux",), after_s=90)
+    assert (aux.is_elastic, aux.settings.max_instances) == (False, 0)
     assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "aux")
     assert config.internal.audit_logging_enabled
 
@@ -223,7 +234,11 @@ def test_a_cluster_may_have_no_default_pool(tmp_path: Path, text: str) -> None:
 def test_defaults_of_an_elastic_pool(tmp_path: Path) -> None:
     text = "resource_pools: [{pool_name: a, provider: {type: embedded}}]"
     (pool,) = loaded(tmp_path, text).pools()
-    assert (pool.min_instances, pool.max_instances, pool.max_idle_s) == (0, 5, 300)
+    assert (pool.settings.min_instances, pool.settings.max_instances, pool.settings.max_idle_s) == (
+        0,
+        5,
+        300,
+    )
     assert isinstance(pool.providers[0], EmbeddedSection)
     assert pool.providers[0].slots_per_instance == 1
 
@@ -236,7 +251,11 @@ def test_limits_may_stand_in_the_provider(tmp_path: Path) -> None:
         max_instances: 3
     """
     (pool,) = loaded(tmp_path, text).pools()
-    assert (pool.min_instances, pool.max_instances, pool.max_idle_s) == (2, 3, 7)
+    assert (pool.settings.min_instances, pool.settings.max_instances, pool.settings.max_idle_s) == (
+        2,
+        3,
+        7,
+    )
 
 
 def test_how_long_idle_machines_are_kept_may_follow_from_what_a_boot_costs(tmp_path: Path) -> None:
@@ -245,7 +264,7 @@ def test_how_long_idle_machines_are_kept_may_follow_from_what_a_boot_costs(tmp_p
     )
     config = loaded(tmp_path, text)
     (pool,) = config.pools()
-    assert (pool.idle_auto, pool.max_idle_s) == (True, 1800)
+    assert (pool.settings.idle_auto, pool.settings.max_idle_s) == (True, 1800)
     shown = masked(config)["resource_pools"][0]
     assert shown["max_idle_agent_period"] == "auto"
 
@@ -408,7 +427,7 @@ def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:
     """
     config = loaded(tmp_path, text)
     assert (config.default_aux_pool, config.default_compute_pool) == ("a", "b")
-    assert config.pools()[0].max_aux_containers_per_agent == 7
+    assert config.pools()[0].section.max_aux_containers_per_agent == 7
     assert config.pools()[0].containers().preemption_timeout == 1800
     assert [warning.split(" ")[0] for warning in config.warnings] == [
         "__internal.preemption_timeout",
@@ -428,8 +447,8 @@ def test_two_pools_may_fall_back_to_each_other(tmp_path: Path) -> None:
       - {pool_name: b, fall_back_to: [default]}
     """
     first, second = loaded(tmp_path, text).pools()
-    assert (first.fall_back_to, second.fall_back_to) == (("b",), ("default",))
-    assert first.fall_back_after_s == 300
+    assert (first.fall_back.pools, second.fall_back.pools) == (("b",), ("default",))
+    assert first.fall_back.after_s == 300
 
 
 def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:

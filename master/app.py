@@ -300,7 +300,7 @@ class Master:
             logs=self._logs,
             log_watch=watch,
             cluster=router,
-            operator=router,
+            operator_of=router.operator_of,
             gateway=shared.gateway,
             joins=shared.joins,
             refused_agents=shared.refusals.all,

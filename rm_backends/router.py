@@ -1,4 +1,4 @@
-"""Several backends side by side, as one resource manager, one observer and one operator of agents.
+"""Several backends side by side, as one resource manager and one observer.
 
 Each request goes to the backend that has its pool; what is asked of an agent, to the one that has the agent.
 
@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from master.core.actor import Actor
 from master.core.fall_back import Rule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
@@ -38,7 +37,6 @@ from rm_backends.views import (
     JobInPool,
     PoolView,
     QueueEntry,
-    SlotView,
 )
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound, Unsatisfiable
@@ -57,7 +55,7 @@ class RoutedBackend(PoolBackend, Protocol):
 
 
 class Router:
-    """Implements `ResourceManager`, `Observer` and `AgentOperator`.
+    """Implements `ResourceManager` and `Observer`.
 
     Keeps only what no backend could: requests for pools that are gone, and those that may move between pools. The
     backends know what they have.
@@ -277,26 +275,7 @@ class Router:
     def agent(self, agent_id: str) -> AgentView:
         return self._backend_of(agent_id).observer.agent(agent_id)
 
-    # AgentOperator
-
-    async def enable_agent(self, agent_id: str, *, by: Actor) -> AgentView:
-        return await self._operator_of(agent_id).enable_agent(agent_id, by=by)
-
-    async def disable_agent(self, agent_id: str, *, drain: bool, by: Actor) -> AgentView:
-        return await self._operator_of(agent_id).disable_agent(agent_id, drain=drain, by=by)
-
-    async def enable_slot(self, agent_id: str, slot_id: int, *, by: Actor) -> SlotView:
-        return await self._operator_of(agent_id).enable_slot(agent_id, slot_id, by=by)
-
-    async def disable_slot(
-        self, agent_id: str, slot_id: int, *, drain: bool, by: Actor
-    ) -> SlotView:
-        return await self._operator_of(agent_id).disable_slot(agent_id, slot_id, drain=drain, by=by)
-
-    async def forget_agent(self, agent_id: str, *, force: bool, by: Actor) -> AgentView:
-        return await self._operator_of(agent_id).forget_agent(agent_id, force=force, by=by)
-
-    def _operator_of(self, agent_id: str) -> AgentOperator:
+    def operator_of(self, agent_id: str) -> AgentOperator:
         """Raises NotFound, and InvalidState for an agent that others operate."""
         backend = self._backend_of(agent_id)
         if backend.operator is None:

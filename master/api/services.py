@@ -173,7 +173,8 @@ class Services:
     """Looks at output before it is stored."""
     cluster: Observer
     """Pools, agents and queues of all resource managers."""
-    operator: AgentOperator
+    operator_of: Callable[[str], AgentOperator]
+    """By agent. Raises NotFound, and InvalidState for one that is not operated from here."""
     gateway: AgentGateway
     joins: AgentJoins
     refused_agents: Callable[[], Sequence[RefusalView]]

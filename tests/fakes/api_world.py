@@ -449,7 +449,7 @@ async def _start(
         logs=logs,
         log_watch=watch,
         cluster=router,
-        operator=router,
+        operator_of=router.operator_of,
         gateway=shared.gateway,
         joins=shared.joins,
         refused_agents=shared.refusals.all,

@@ -195,10 +195,10 @@ async def _drain_agent(world: World, fault: Fault) -> None:
         return
     with suppress(NotFound, Conflict):
         await world.eventually(
-            lambda s: s.operator.disable_agent(name, drain=fault.draw < 0.7, by=ADMIN)
+            lambda s: s.operator_of(name).disable_agent(name, drain=fault.draw < 0.7, by=ADMIN)
         )
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.operator.enable_agent(name, by=ADMIN))
+        await world.eventually(lambda s: s.operator_of(name).enable_agent(name, by=ADMIN))
 
 
 async def _drain_slot(world: World, fault: Fault) -> None:
@@ -207,10 +207,10 @@ async def _drain_slot(world: World, fault: Fault) -> None:
         return
     with suppress(NotFound, Conflict):
         await world.eventually(
-            lambda s: s.operator.disable_slot(name, 0, drain=fault.draw < 0.7, by=ADMIN)
+            lambda s: s.operator_of(name).disable_slot(name, 0, drain=fault.draw < 0.7, by=ADMIN)
         )
         await asyncio.sleep(fault.lasts_s)
-        await world.eventually(lambda s: s.operator.enable_slot(name, 0, by=ADMIN))
+        await world.eventually(lambda s: s.operator_of(name).enable_slot(name, 0, by=ADMIN))
 
 
 async def _stock_out(world: World, fault: Fault) -> None:

@@ -65,7 +65,7 @@ async def get(agent_id: str, api: TheApi) -> Reply[AgentReply]:
 @router.post("/{agent_id}/enable")
 @permit(Action.UPDATE_AGENTS, CLUSTER)
 async def enable(agent_id: str, principal: Caller, api: TheApi) -> Reply[AgentReply]:
-    return _one(api, await api.services.operator.enable_agent(agent_id, by=principal))
+    return _one(api, await api.services.operator_of(agent_id).enable_agent(agent_id, by=principal))
 
 
 class Disable(Body):
@@ -78,7 +78,10 @@ async def disable(
     agent_id: str, body: Disable, principal: Caller, api: TheApi
 ) -> Reply[AgentReply]:
     return _one(
-        api, await api.services.operator.disable_agent(agent_id, drain=body.drain, by=principal)
+        api,
+        await api.services.operator_of(agent_id).disable_agent(
+            agent_id, drain=body.drain, by=principal
+        ),
     )
 
 
@@ -103,7 +106,9 @@ async def enable_slot(
     agent_id: str, slot_id: str, principal: Caller, api: TheApi
 ) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
-    return _one_slot(api, await api.services.operator.enable_slot(agent_id, slot.id, by=principal))
+    return _one_slot(
+        api, await api.services.operator_of(agent_id).enable_slot(agent_id, slot.id, by=principal)
+    )
 
 
 @router.post("/{agent_id}/slots/{slot_id}/disable")
@@ -112,7 +117,7 @@ async def disable_slot(
     agent_id: str, slot_id: str, body: Disable, principal: Caller, api: TheApi
 ) -> Reply[SlotReply]:
     slot = _slot(api, agent_id, slot_id)
-    view = await api.services.operator.disable_slot(
+    view = await api.services.operator_of(agent_id).disable_slot(
         agent_id, slot.id, drain=body.drain, by=principal
     )
     return _one_slot(api, view)

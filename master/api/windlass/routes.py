@@ -75,7 +75,7 @@ async def forget_agent(
     agent_id: str, principal: Caller, api: TheApi, force: bool = False
 ) -> Reply[ForgottenAgentReply]:
     """Its id is free, its credential worth nothing. `force`: also while it is connected."""
-    was = await api.services.operator.forget_agent(agent_id, force=force, by=principal)
+    was = await api.services.operator_of(agent_id).forget_agent(agent_id, force=force, by=principal)
     return reply({"lostAllocations": sorted(set(was.containers.values()))})
 
 

@@ -82,7 +82,7 @@ def test_those_whose_grants_were_lost_before_they_started_wait_no_more() -> None
                 await world.master.granted(one.allocation_id)
             await ask(router, asked(50))
             assert where(world, 50) == PILOTS, "what is granted counts until it is started"
-            await router.disable_agent("small", drain=False, by=ADMIN)
+            await router.operator_of("small").disable_agent("small", drain=False, by=ADMIN)
             for one in many:
                 await world.master.lost(one.allocation_id)
             await world.add_agent("other", pool=PILOTS, slots=2)

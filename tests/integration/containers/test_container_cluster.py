@@ -56,11 +56,10 @@ def config(image: str = IMAGE, **changes: Any) -> dict[str, Any]:
     }
 
 
-def resume(det: PublishedDet, cluster: RealCluster, experiment: int) -> None:
+def until_paused(cluster: RealCluster, experiment: int) -> None:
     paused = "STATE_PAUSED"
     eventually("it is paused", lambda: cluster.experiment(experiment)["state"] == paused)
     eventually("its trials have left", lambda: not cluster.client.agents()[0]["containers"])
-    det("experiment", "activate", str(experiment))
 
 
 def steps(cluster: RealCluster, experiment: int) -> int:
@@ -77,9 +76,15 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
 ) -> None:
     search = {"name": "random", "metric": "loss", "max_trials": 8, "max_concurrent_trials": 4}
     written = tmp_path / "config.yaml"
-    # Long epochs: the first trials must still run when the master is back and the pause comes.
-    environment = {"image": IMAGE, "environment_variables": ["EPOCH_S=3"]}
-    written.write_text(yaml.safe_dump(config(searcher=search, environment=environment)))
+    # The first trials must still run when the master is back and the pause comes.
+    gates = cluster.folder / "gates"
+    gates.mkdir()
+    held = config(
+        searcher=search,
+        environment={"image": IMAGE, "environment_variables": ["GATE=/mnt/gates/open"]},
+        bind_mounts=[{"host_path": str(gates), "container_path": "/mnt/gates"}],
+    )
+    written.write_text(yaml.safe_dump(held))
     said = det("experiment", "create", str(written), str(MODEL))
     experiment = int(said.split("Created experiment ")[1].split()[0])
     eventually("epochs are reported", lambda: steps(cluster, experiment) >= 2)
@@ -91,7 +96,9 @@ def test_a_search_outlives_its_agent_its_master_and_a_pause(
     cluster.start_master()
     start_node(cluster, podman)
     det("experiment", "pause", str(experiment))
-    resume(det, cluster, experiment)
+    until_paused(cluster, experiment)
+    (gates / "open").touch()
+    det("experiment", "activate", str(experiment))
     assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"
     rows = read_rows(cluster.data_dir / "windlass.db", "trial", "id")
     assert len(rows) == 8
@@ -125,7 +132,8 @@ def test_the_published_core_api_is_preempted_and_resumes(
     eventually("it trains", lambda: trains.search(cluster.logs_of(int(trial))))
     cluster.client.act(experiment, "pause")
     assert "Traceback" not in cluster.logs_of(int(trial)), cluster.logs_of(int(trial))
-    resume(det, cluster, experiment)
+    until_paused(cluster, experiment)
+    det("experiment", "activate", str(experiment))
     assert cluster.wait(experiment, patience_s=200)["state"] == "STATE_COMPLETED"
     log = cluster.logs_of(int(trial))
     said = [int(n) for n in re.findall(r"step (\d+) of 12", log)]

@@ -124,8 +124,9 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     told = json.loads(researcher.run("hpc", "status", "--json"))
     assert told["isUp"]
     eventually("its jobs are over", lambda: not slurm.jobs())
+    eventually("and forgotten", lambda: not list((place / "jobs").glob("wl-*")))
     researcher.run("hpc", "down")
-    assert not researcher.processes()
+    eventually("its processes are gone", lambda: not researcher.processes())
     assert not list((place / "jobs").glob("wl-*"))
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
 
@@ -208,4 +209,4 @@ def test_a_probe_says_what_the_nodes_of_each_partition_have(
     assert "closed: it is closed by the site" in found["other partitions"]["found"]
     eventually("its jobs are over", lambda: not slurm.jobs())
     assert not list(researcher.home.glob("windlass/probe-*"))
-    assert not researcher.processes()
+    eventually("its processes are gone", lambda: not researcher.processes())

@@ -1,4 +1,7 @@
-"""A trial that says each of its epochs once, whatever happens to it; it resumes where its checkpoint was."""
+"""A trial that says each of its epochs once, whatever happens to it; it resumes where its checkpoint was.
+
+GATE: the file it waits for after an epoch, unless it is preempted there.
+"""
 
 import json
 import os
@@ -8,7 +11,8 @@ from pathlib import Path
 from windlass import core
 
 EPOCHS = 6
-EPOCH_S = float(os.environ.get("EPOCH_S", "0.3"))
+EPOCH_S = 0.3
+GATE = os.environ.get("GATE")
 
 
 def main() -> None:
@@ -25,7 +29,11 @@ def main() -> None:
             context.train.report_validation_metrics(epoch, {"loss": 1 / epoch})
             with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
                 (path / "state.json").write_text(json.dumps({"epoch": epoch}))
-            if context.preempt.should_preempt():
+            while (
+                not (stop := context.preempt.should_preempt()) and GATE and not Path(GATE).exists()
+            ):
+                time.sleep(0.05)
+            if stop:
                 return
 
 

@@ -18,6 +18,7 @@ import psutil
 import yaml
 
 from master.server.loop_watch import HELD
+from tests.forked import Forked, output_of
 from tests.jails import open_way_to
 from windlass.base.errors import WindlassError
 from windlass.base.tls.trust import Trust
@@ -93,7 +94,7 @@ class RealCluster:
         folder.mkdir(parents=True, exist_ok=True)
         open_way_to(folder / "x")
         self.config_file.write_text(yaml.safe_dump({"port": self.port, **config}))
-        self.master: subprocess.Popen[bytes] | None = None
+        self.master: Forked | subprocess.Popen[bytes] | None = None
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._client: Client | None = None
 
@@ -114,8 +115,7 @@ class RealCluster:
 
     def _certificate(self, *words: str) -> bytes:
         files = ("-c", str(self.config_file), "--data-dir", str(self.data_dir))
-        command = [WINDLASS, "master", "certificate", *files, *words]
-        return subprocess.run(command, check=True, capture_output=True).stdout
+        return output_of("master", "certificate", *files, *words)
 
     def __enter__(self) -> RealCluster:
         self.start_master()
@@ -143,8 +143,8 @@ class RealCluster:
         if self.master is not None:
             _stop(self.master)
         if (self.data_dir / "instances").exists():
-            command = [WINDLASS, "master", "end-instances", "--data-dir", str(self.data_dir)]
-            subprocess.run(command, check=False, capture_output=True, timeout=60)
+            with suppress(subprocess.CalledProcessError):
+                output_of("master", "end-instances", "--data-dir", str(self.data_dir))
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -152,25 +152,13 @@ class RealCluster:
     # --- processes ------------------------------------------------------------------------------------------------
 
     def start_master(self) -> None:
-        log = (self.folder / "master.log").open("ab")
-        self.master = subprocess.Popen(
-            [
-                *self.master_via,
-                WINDLASS,
-                "master",
-                "run",
-                "-c",
-                str(self.config_file),
-                "--data-dir",
-                str(self.data_dir),
-                *self.master_options,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
+        log = self.folder / "master.log"
+        words = ["master", "run", "-c", str(self.config_file), "--data-dir", str(self.data_dir)]
+        words += self.master_options
+        if self.master_via:
+            self.master = _spawned([*self.master_via, WINDLASS, *words], log)
+        else:
+            self.master = Forked(words, log)
         eventually("the master answers", self._answers)
 
     def _answers(self) -> bool:
@@ -215,14 +203,11 @@ class RealCluster:
         config.write_text(yaml.safe_dump(dict(options or {})))
         token = self.folder / f"{pool}.token"
         if not token.exists():
-            command = [WINDLASS, "master", "pool-token", pool, "-c", str(self.config_file)]
-            made = subprocess.run(
-                [*command, "--data-dir", str(self.data_dir)], check=True, capture_output=True
-            )
+            files = ("-c", str(self.config_file), "--data-dir", str(self.data_dir))
+            made = output_of("master", "pool-token", pool, *files)
             token.touch(mode=0o600)
-            token.write_bytes(made.stdout)
-        log = (self.folder / f"{agent_id}.log").open("ab")
-        self._agents[agent_id] = subprocess.Popen(
+            token.write_bytes(made)
+        self._agents[agent_id] = _spawned(
             [
                 *via,
                 *(WINDLASS, "agent", "run", "--master", self.url.replace("127.0.0.1", host)),
@@ -231,12 +216,8 @@ class RealCluster:
                 *("--work-dir", str(self.folder / agent_id), "--artificial-slots", str(slots)),
                 *self.agent_options,
             ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            self.folder / f"{agent_id}.log",
         )
-        log.close()
         eventually(f"agent {agent_id} is connected", lambda: agent_id in self.agents())
 
     def kill_agent(self, agent_id: str) -> None:
@@ -343,7 +324,18 @@ class RealCluster:
         return list(self.get("/api/v1/windlass/fleet")["instances"])
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _spawned(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as written:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            start_new_session=True,
+        )
+
+
+def _stop(process: Forked | subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=20)

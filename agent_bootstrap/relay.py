@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.channels.desk import Desk
+from agent_bootstrap.channels.desk import TransportServer
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.standard_streams import standard_pipe
 from agent_bootstrap.channels.streams import SocketStream, join
@@ -56,7 +56,7 @@ class Relay:
         notice = json.dumps(told).encode()
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(self._root / NOTICE, notice)
-        desk = asyncio.create_task(Desk(self._root, self._mux.open).run())
+        desk = asyncio.create_task(TransportServer(self._root, self._mux.open).run())
         try:
             await self._mux.run()
         finally:

@@ -22,7 +22,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.tables import Task, User
@@ -128,7 +128,7 @@ async def costs_with(machines: int) -> dict[str, tuple[float, float]]:
         store = await Store.open(f"sqlite:///{Path(folder) / 'state.db'}", clock=clock)
         await store.take_lease("bench")
         writing = asyncio.create_task(store.run())
-        books = Books(store, clock)
+        books = CostRecorder(store, clock)
         fleet = FleetRepository(store, books.note)
         await populate(store, clock, machines)
         start = clock.now().timestamp()

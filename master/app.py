@@ -28,7 +28,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig
 from master.core.scheduler import decide
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.data_folder import exposures
 from master.experiments.log_watch import LogWatch
 from master.leading import keep_leading, lead
@@ -236,7 +236,7 @@ class Master:
         pools = all_options(options.config, options.data_dir)
         router, provisioned = self._resource_managers(shared, pools, dispatcher)
         allocations.connect(router)
-        books = Books(self._store, options.clock)
+        books = CostRecorder(self._store, options.clock)
         prices = live_prices(options.config, options.data_dir, options.clock)
         provisioner = self._provisioner(provisioned, leased, info, epoch, books, prices)
 
@@ -411,7 +411,7 @@ class Master:
         leased: LeasedNodes,
         info: ClusterInfo,
         epoch: int,
-        books: Books,
+        books: CostRecorder,
         prices: LivePrices,
     ) -> Provisioner | None:
         options = self._options

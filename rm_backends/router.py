@@ -75,7 +75,7 @@ class Router:
             raise InvalidArgument("a cluster needs at least one resource manager")
         self._backends = tuple(backends)
         by_pool: dict[str, RoutedBackend] = {}
-        self._homeless: dict[str, AllocationRequest] = {}
+        self._unplaced: dict[str, AllocationRequest] = {}
         for backend in backends:
             for pool in backend.pools():
                 if pool in by_pool:
@@ -94,7 +94,7 @@ class Router:
         return tuple(self._by_pool)
 
     def knows(self, allocation_id: str) -> bool:
-        if allocation_id in self._homeless or self._moves.is_moving(allocation_id):
+        if allocation_id in self._unplaced or self._moves.is_moving(allocation_id):
             return True
         return self._owner(allocation_id) is not None
 
@@ -151,7 +151,7 @@ class Router:
         request = self._auto.placed(request)
         backend = self._owner(request.allocation_id) or self._by_pool.get(request.pool)
         if backend is None:
-            self._homeless[request.allocation_id] = request
+            self._unplaced[request.allocation_id] = request
         else:
             await backend.request(self._whole(request))
             self._note(request)
@@ -161,7 +161,7 @@ class Router:
             self._moves.asked(request)
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
-        self._homeless.pop(allocation_id, None)
+        self._unplaced.pop(allocation_id, None)
         self._moves.cancel(allocation_id)
         backend = self._owner(allocation_id)
         if backend is not None:
@@ -183,7 +183,7 @@ class Router:
             await backend.release(allocation_id, reason, deadline)
 
     async def kill(self, allocation_id: str) -> None:
-        self._homeless.pop(allocation_id, None)
+        self._unplaced.pop(allocation_id, None)
         self._moves.cancel(allocation_id)
         self._auto.gone(allocation_id)
         if (backend := self._owner(allocation_id)) is not None:
@@ -222,9 +222,9 @@ class Router:
         return replace(request, job=self._moves.noted(request.job))
 
     def explain(self, allocation_id: str) -> Reason | None:
-        if (homeless := self._homeless.get(allocation_id)) is not None:
+        if (unplaced := self._unplaced.get(allocation_id)) is not None:
             text = (
-                f"there is no resource pool '{homeless.pool}' any more: add it to master.yaml again"
+                f"there is no resource pool '{unplaced.pool}' any more: add it to master.yaml again"
             )
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=text)
         backend = self._owner(allocation_id)

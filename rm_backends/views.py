@@ -83,7 +83,7 @@ class JoinRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class AgentStatus:
     """What the master tells an agent about that agent."""
 
     agent_id: str

@@ -21,7 +21,7 @@ END_VARIABLE = "WINDLASS_END_MACHINE"
 log = logging.getLogger(__name__)
 
 
-class Alone:
+class OrphanTimer:
     def __init__(self, ttl: timedelta | None, clock: Clock, *, already_s: float = 0.0) -> None:
         """`already_s`: how long agents before this one were alone."""
         self._ttl_s = None if ttl is None else ttl.total_seconds()

@@ -17,7 +17,7 @@ from functools import partial
 
 import stamina
 
-from agent_bootstrap.agent.alone import Alone, since_contact_s
+from agent_bootstrap.agent.alone import OrphanTimer, since_contact_s
 from agent_bootstrap.agent.announcement import announced, withdraw
 from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.directory import ContainerDirs
@@ -25,7 +25,7 @@ from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.link import Link
 from agent_bootstrap.agent.logins import Logins
-from agent_bootstrap.agent.machine import Machine, trial_node
+from agent_bootstrap.agent.machine import AgentMachine, trial_node
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
@@ -109,10 +109,10 @@ class Agent:
         self._ends_with_job = False
         self._tasks: asyncio.TaskGroup
         self._epoch: EpochMemory
-        self._machine: Machine
+        self._machine: AgentMachine
         self._containers: ContainerSet
         self._metadata: MetadataOfTasks
-        self._alone: Alone
+        self._alone: OrphanTimer
 
     async def run(self) -> AgentEnd:
         """Raises InvalidConfig for what an operator can mend, Conflict if another agent has the work_dir."""
@@ -227,7 +227,7 @@ class Agent:
         already_s = 0.0
         if options.alone_ends_machine:
             already_s = await asyncio.to_thread(since_contact_s, options.work_dir, self._clock)
-        self._alone = Alone(options.alone_ttl, self._clock, already_s=already_s)
+        self._alone = OrphanTimer(options.alone_ttl, self._clock, already_s=already_s)
         self._epoch = EpochMemory(options.work_dir / "epoch.json")
         self._credential = await asyncio.to_thread(load_or_create, options.work_dir)
         known = await asyncio.to_thread(self._dirs.load)
@@ -252,7 +252,7 @@ class Agent:
             clock=self._clock,
             proxies=options.proxies,
         )
-        self._machine = Machine(
+        self._machine = AgentMachine(
             options, hardware, runtime, passing_notes=self._passing_notes, reached=self._reached
         )
         await asyncio.to_thread(self._machine.remember)

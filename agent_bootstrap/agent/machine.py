@@ -60,7 +60,7 @@ class Remembered(Message):
 
 
 @dataclass(slots=True)
-class Machine:
+class AgentMachine:
     """Found out once, but for the disk and the end of the machine."""
 
     options: AgentOptions

@@ -26,7 +26,7 @@ from agent_bootstrap.agent.scratch import OF_JOBS, find_scratch
 from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.agent.ways import ways_of
 from agent_bootstrap.bounds import one_line
-from agent_bootstrap.channels.asked import Asked
+from agent_bootstrap.channels.asked import RequestedTransport
 from agent_bootstrap.channels.streams import Way
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.files import write_atomic
@@ -113,7 +113,7 @@ async def _tried(options: AgentOptions) -> dict[str, str]:
 
 
 async def _problem(way: Way, asking: asyncio.Lock) -> str:
-    if isinstance(way, Asked):
+    if isinstance(way, RequestedTransport):
         async with asking:
             return await _why_not(way)
     return await _why_not(way)

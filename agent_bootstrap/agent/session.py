@@ -11,7 +11,7 @@ from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.logins import Logins
-from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
     Channel,
@@ -48,7 +48,7 @@ class Session:
         self,
         channel: Channel,
         *,
-        machine: Machine,
+        machine: AgentMachine,
         containers: ContainerSet,
         epoch: EpochMemory,
         logins: Logins,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
-from agent_bootstrap.channels.asked import Asked
+from agent_bootstrap.channels.asked import RequestedTransport
 from agent_bootstrap.channels.gate import LOOPBACK, Gate
 from agent_bootstrap.channels.streams import Direct, Stream, Way
 from agent_bootstrap.channels.through_relay import ThroughRelay
@@ -155,6 +155,6 @@ def ways_of(options: AgentOptions, environ: Mapping[str, str]) -> dict[str, Way]
     }
     if folder is not None:
         made["relay"] = lambda: ThroughRelay(folder)
-        made["srun"] = lambda: Asked("srun", folder, environ)
-        made["files"] = lambda: Asked("files", folder, environ)
+        made["srun"] = lambda: RequestedTransport("srun", folder, environ)
+        made["files"] = lambda: RequestedTransport("files", folder, environ)
     return {name: made[name]() for name in options.channels}

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from agent_bootstrap.channels.asks import Ask, node_of
+from agent_bootstrap.channels.asks import TransportRequest, node_of
 from agent_bootstrap.channels.boxes import Box
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.pipe_socket import socket_path
@@ -22,7 +22,7 @@ SILENCE_S = {"srun": 45.0, "files": 300.0}
 LOOK_S = 1.0
 
 
-class Asked:
+class RequestedTransport:
     """Implements `Way`."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Asked:
         """A pipe with somebody at its other end. Raises OSError with words."""
         if not await asyncio.to_thread(self._relay_runs):
             raise ConnectionError("no relay runs on the login node")
-        ask = Ask(
+        ask = TransportRequest(
             way=self._which(),
             node=node_of(self._folder),
             session=secrets.token_hex(8),
@@ -80,7 +80,7 @@ class Asked:
     def _which(self) -> Literal["srun", "files"]:
         return "srun" if self.name == "srun" else "files"
 
-    async def _run(self, ask: Ask, there: asyncio.Future[Mux]) -> str:
+    async def _run(self, ask: TransportRequest, there: asyncio.Future[Mux]) -> str:
         """Ask, and carry until the pipe is over; why it is."""
         pipe = self._by_srun(ask) if ask.way == "srun" else self._by_files(ask)
         try:
@@ -114,7 +114,7 @@ class Asked:
             heard.cancel()
             await asyncio.gather(carrying, heard, return_exceptions=True)
 
-    async def _until_over(self, ask: Ask, there: asyncio.Future[Mux]) -> str:
+    async def _until_over(self, ask: TransportRequest, there: asyncio.Future[Mux]) -> str:
         """Why nobody serves it: while we wait for that, the master may be back where it was."""
         while True:
             if why := await asyncio.to_thread(ask.why, self._root):
@@ -130,7 +130,7 @@ class Asked:
         return (self._root / NOTICE).exists()
 
     @asynccontextmanager
-    async def _by_files(self, ask: Ask) -> AsyncIterator[Awaitable[Stream]]:
+    async def _by_files(self, ask: TransportRequest) -> AsyncIterator[Awaitable[Stream]]:
         up, down = await asyncio.to_thread(box_folders, self._folder, ask.session, make=True)
         came: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
         box = Box(up, down)
@@ -141,7 +141,7 @@ class Asked:
             box.close()
 
     @asynccontextmanager
-    async def _by_srun(self, ask: Ask) -> AsyncIterator[Awaitable[Stream]]:
+    async def _by_srun(self, ask: TransportRequest) -> AsyncIterator[Awaitable[Stream]]:
         came: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

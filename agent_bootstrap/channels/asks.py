@@ -25,7 +25,7 @@ _SESSION = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class TransportRequest:
     way: Literal["srun", "files"]
     node: str
     """JOB/NODE."""
@@ -88,7 +88,7 @@ class Ask:
         return self.node.replace("/", ".")
 
 
-def asks_in(root: Path) -> Iterator[Ask]:
+def asks_in(root: Path) -> Iterator[TransportRequest]:
     """Those that can be read. Blocks."""
     with suppress(OSError):
         for file in (*(root / FOLDER).glob("*.taken"), *(root / FOLDER).glob("*.json")):
@@ -108,10 +108,10 @@ def node_of(folder: Path) -> str:
     return name_of(folder)
 
 
-def _read(file: Path) -> Ask | None:
+def _read(file: Path) -> TransportRequest | None:
     try:
         told: Any = json.loads(file.read_bytes())
-        ask = Ask(**told)
+        ask = TransportRequest(**told)
         if ask.way not in ("srun", "files") or not isinstance(ask.node, str):
             return None
         if not _SESSION.fullmatch(ask.session):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_bootstrap.channels.asked import SILENCE_S, box_folders
-from agent_bootstrap.channels.asks import Ask, asks_in, forget_taken
+from agent_bootstrap.channels.asks import TransportRequest, asks_in, forget_taken
 from agent_bootstrap.channels.boxes import Box
 from agent_bootstrap.channels.mux import Dial, Mux
 from agent_bootstrap.channels.standard_streams import PipeStream
@@ -21,13 +21,13 @@ LAST_WORDS = 2000
 END_S = 5.0
 
 
-class Desk:
+class TransportServer:
     """`run` until cancelled."""
 
     def __init__(self, root: Path, dial: Dial) -> None:
         self._root = root
         self._dial = dial
-        self._served: dict[Ask, asyncio.Task[None]] = {}
+        self._served: dict[TransportRequest, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         await asyncio.to_thread(forget_taken, self._root)
@@ -40,13 +40,13 @@ class Desk:
                 task.cancel()
             await asyncio.gather(*self._served.values(), return_exceptions=True)
 
-    def _take(self, asks: set[Ask]) -> None:
+    def _take(self, asks: set[TransportRequest]) -> None:
         for ask in set(self._served) - asks:
             self._served.pop(ask).cancel()
         for ask in asks - set(self._served):
             self._served[ask] = asyncio.create_task(self._serve(ask))
 
-    async def _serve(self, ask: Ask) -> None:
+    async def _serve(self, ask: TransportRequest) -> None:
         """One time: whoever wants it again asks again."""
         await asyncio.to_thread(ask.take, self._root)
         folder = await asyncio.to_thread(ask.folder, self._root)
@@ -58,11 +58,11 @@ class Desk:
             why = await (self._srun if ask.way == "srun" else self._files)(ask, folder)
         await asyncio.to_thread(ask.answer, self._root, why)
 
-    async def _files(self, ask: Ask, folder: Path) -> str:
+    async def _files(self, ask: TransportRequest, folder: Path) -> str:
         up, down = box_folders(folder, ask.session)
         return await Mux(Box(down, up), dial=self._dial, silence_s=SILENCE_S["files"]).run()
 
-    async def _srun(self, ask: Ask, folder: Path) -> str:
+    async def _srun(self, ask: TransportRequest, folder: Path) -> str:
         program = (sys.executable, "-P", "-m", "agent_bootstrap.pipe", str(folder))
         try:
             process = await asyncio.create_subprocess_exec(
@@ -120,7 +120,7 @@ async def _last_words(errors: asyncio.StreamReader) -> str:
     return next((line for line in reversed(lines) if line), "")
 
 
-def _standing(root: Path) -> set[Ask]:
+def _standing(root: Path) -> set[TransportRequest]:
     """What nodes of jobs ask that are there. A node that was killed takes nothing back: that is removed. Blocks."""
     standing = set()
     for ask in asks_in(root):

@@ -23,7 +23,7 @@ from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import Rule
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.log_watch import LogWatch
 from master.experiments.metadata import ExperimentMetadata
@@ -48,7 +48,7 @@ from provisioner.planning.preview import Preview
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
 from rm_backends.observer import AgentOperator, Observer
-from rm_backends.views import Foreseen, JoinRequest, RefusalView, Standing
+from rm_backends.views import AgentStatus, Foreseen, JoinRequest, RefusalView
 from windlass.base.clock import Clock
 
 
@@ -120,15 +120,17 @@ class Foreseer(Protocol):
 class AgentJoins(Protocol):
     """What machines ask before and after their agents run. All raise PermissionDenied."""
 
-    async def join(self, asked: JoinRequest, *, token: str, credential: str, peer: str) -> Standing:
+    async def join(
+        self, asked: JoinRequest, *, token: str, credential: str, peer: str
+    ) -> AgentStatus:
         """May be repeated. Raises Conflict for what may pass."""
         ...
 
     def standing(
         self, agent_id: str, credential: str, since: datetime | None = None
-    ) -> Standing: ...
+    ) -> AgentStatus: ...
 
-    async def leave(self, agent_id: str, credential: str, *, stop: bool) -> Standing:
+    async def leave(self, agent_id: str, credential: str, *, stop: bool) -> AgentStatus:
         """No more work for it; once it runs nothing, it is forgotten. `stop`: end what runs there now."""
         ...
 
@@ -185,7 +187,7 @@ class Services:
     """Where a request may go when its own pool cannot serve it."""
     boots: BootService
     provisioner: Fleet | None
-    books: Books
+    books: CostRecorder
     clock: Clock
     jobs_of_others: Callable[[str], Awaitable[Sequence[ForeignJob]]] = no_others
     """By pool: those that its batch system has beside ours."""

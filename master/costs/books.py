@@ -32,7 +32,7 @@ DETAILED_MONTHS_S = 62 * 86400.0
 _COLUMNS = ("month", "pool", "instance_id", "job_id", "kind", "user_id", "experiment_id")
 
 
-class Books:
+class CostRecorder:
     """One per master. `book` is for one loop; everything else may be called at any time."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

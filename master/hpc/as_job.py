@@ -39,7 +39,7 @@ END_LIMIT_S = 90.0
 LOOK_S = 0.5
 
 
-class Leg(BaseModel):
+class MasterJobSpec(BaseModel):
     """Content of master-job/leg.json: how each leg is submitted."""
 
     model_config = ConfigDict(frozen=True)
@@ -92,7 +92,7 @@ def folder_of(place: Place) -> Path:
     return place.path / "master-job"
 
 
-def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> Leg:
+def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> MasterJobSpec:
     """Raises InvalidArgument."""
     wanted = queue or plan.aux_pool
     pool = next((pool for pool in plan.pools if pool.name == wanted), None)
@@ -110,7 +110,7 @@ def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> Leg:
         raise InvalidArgument(
             f"--walltime: {_shown(walltime_s)} is more than {wanted} gives ({_shown(most)})"
         )
-    return Leg(
+    return MasterJobSpec(
         name=f"wm-{secrets.token_hex(4)}",
         system=plan.system,
         path=plan.path,
@@ -125,22 +125,24 @@ def _shown(seconds: float) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
-def write_leg(place: Place, leg: Leg) -> None:
+def write_leg(place: Place, leg: MasterJobSpec) -> None:
     LocalDisk().write(folder_of(place) / "leg.json", leg.model_dump_json(indent=2).encode())
 
 
-def read_leg(place: Place) -> Leg:
+def read_leg(place: Place) -> MasterJobSpec:
     """Raises Conflict."""
     file = folder_of(place) / "leg.json"
     try:
-        return Leg.model_validate_json(file.read_bytes())
+        return MasterJobSpec.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         raise Conflict(
             f"{file} cannot be read: `windlass hpc up --as-job` writes it anew"
         ) from None
 
 
-async def submit(place: Place, leg: Leg, number: int, *, after: str = "", node: str = "") -> str:
+async def submit(
+    place: Place, leg: MasterJobSpec, number: int, *, after: str = "", node: str = ""
+) -> str:
     """Raises JobRefused, NoAnswer."""
     job = leg.job(place, number, after=after, node=node)
     script = job.directory / SCRIPT_NAME
@@ -148,14 +150,14 @@ async def submit(place: Place, leg: Leg, number: int, *, after: str = "", node: 
     return await leg.batch().submit(job)
 
 
-async def legs(leg: Leg) -> list[JobReport]:
+async def legs(leg: MasterJobSpec) -> list[JobReport]:
     """Those that are not over; the one that runs first. Raises NoAnswer."""
     found = await leg.batch().named_like(leg.prefix)
     alive = [job for job in found if job.phase is not JobPhase.ENDED]
     return sorted(alive, key=lambda job: (job.phase is JobPhase.QUEUED, job.name))
 
 
-async def end_all(leg: Leg) -> Sequence[str]:
+async def end_all(leg: MasterJobSpec) -> Sequence[str]:
     """Until none is left: one that was about to start may have submitted another. Raises BatchSystemError."""
     ended: dict[str, None] = {}
     deadline = time.monotonic() + END_LIMIT_S

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from master.hpc.gather import batch_system
-from master.hpc.place import Running
+from master.hpc.place import MasterRecord
 from provisioner.batch.base import (
     DISPATCHED,
     PILOTS,
@@ -24,7 +24,7 @@ END_LIMIT_S = 60.0
 LOOK_S = 0.5
 
 
-def system_of(running: Running) -> BatchSystem:
+def system_of(running: MasterRecord) -> BatchSystem:
     return batch_system(running.system, LocalCommands(path=running.path))
 
 

@@ -12,9 +12,9 @@ import socket
 import sys
 from pathlib import Path
 
-from master.hpc.as_job import Leg, folder_of, read_leg, submit
+from master.hpc.as_job import MasterJobSpec, folder_of, read_leg, submit
 from master.hpc.gather import address_towards
-from master.hpc.place import Place, Running
+from master.hpc.place import MasterRecord, Place
 from master.hpc.private import id_of, start
 from windlass.base.errors import BatchSystemError, WindlassError
 from windlass.deploy.local.cluster import LocalCluster
@@ -40,7 +40,7 @@ def run(place: Place, number: int) -> None:
         address = address_towards(_submitted_from())
         started, _ = start(place, folder, restart=True, say=print, host=address)
         place.note(
-            Running(
+            MasterRecord(
                 host=socket.gethostname(),
                 folder=folder.path,
                 url=started.options.url,
@@ -57,7 +57,7 @@ def run(place: Place, number: int) -> None:
         cluster.down()
 
 
-def _submit_next(place: Place, leg: Leg, number: int) -> None:
+def _submit_next(place: Place, leg: MasterJobSpec, number: int) -> None:
     """A site may forbid it from within jobs: then this leg is the last one."""
     job = os.environ.get("SLURM_JOB_ID") or os.environ.get("PBS_JOBID") or ""
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()

@@ -19,7 +19,7 @@ from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 
 
-class Running(BaseModel):
+class MasterRecord(BaseModel):
     """Content of master.json: the master of this folder, which runs or did so."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,10 +62,10 @@ class Place:
                 f"{self.path} cannot be made ({error.strerror}): give another with --dir"
             ) from None
 
-    def running(self) -> Running | None:
+    def running(self) -> MasterRecord | None:
         """None: no master was ever started here. Raises Conflict for a damaged record."""
         try:
-            return Running.model_validate_json(self.record.read_bytes())
+            return MasterRecord.model_validate_json(self.record.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError):
@@ -73,11 +73,11 @@ class Place:
                 f"{self.record} is damaged: end the master by hand, and remove the file"
             ) from None
 
-    def note(self, running: Running) -> None:
+    def note(self, running: MasterRecord) -> None:
         write_atomic(self.record, running.model_dump_json(indent=2).encode(), durable=True)
 
 
-def find_place(given: Path | None) -> tuple[Place, Running] | None:
+def find_place(given: Path | None) -> tuple[Place, MasterRecord] | None:
     """A master that was started before, which may have ended.
 
     $PROJECT and $SCRATCH may be of many users. What others can write there is not read: it names programs that are run.
@@ -97,7 +97,7 @@ def find_place(given: Path | None) -> tuple[Place, Running] | None:
     return None
 
 
-def known_place(given: Path | None) -> tuple[Place, Running]:
+def known_place(given: Path | None) -> tuple[Place, MasterRecord]:
     """Raises InvalidArgument where no master was ever started."""
     if (found := find_place(given)) is not None:
         return found

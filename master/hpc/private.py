@@ -14,7 +14,7 @@ from pathlib import Path
 
 from master.config import MasterConfig, load
 from master.hpc.master_yaml import master_yaml
-from master.hpc.place import Place, Running
+from master.hpc.place import MasterRecord, Place
 from master.hpc.plan import Plan
 from windlass.base.errors import Conflict, InvalidArgument, WindlassError
 from windlass.base.files import write_atomic
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 class Up:
     """How it went."""
 
-    running: Running
+    running: MasterRecord
     fingerprint: str
     wrote_yaml: bool
     was_running: bool = False
@@ -49,7 +49,7 @@ def command(*words: str) -> str:
     return " ".join([str(Path(sys.executable).with_name("windlass")), "hpc", *words])
 
 
-def require_here(known: Running, host: str, where: str) -> None:
+def require_here(known: MasterRecord, host: str, where: str) -> None:
     """Raises Conflict where the master of this folder is on another machine."""
     if known.job or known.host == host:  # a job is ended and submitted from anywhere
         return
@@ -111,7 +111,7 @@ def id_of(folder: ClusterFolder, options: Options) -> str:
         return str(Client(session).info()["cluster_id"])
 
 
-def answers(running: Running) -> bool:
+def answers(running: MasterRecord) -> bool:
     """Whether it answers here. Its certificate is known on every machine that sees the user's home."""
     with (
         suppress(WindlassError, OSError),
@@ -126,7 +126,7 @@ def fingerprint_of_master(folder: ClusterFolder, options: Options) -> str:
     return "" if certificate is None else certificate.fingerprint
 
 
-def service_of(running: Running) -> Service:
+def service_of(running: MasterRecord) -> Service:
     """Its process, on its own machine."""
     return LocalCluster(ClusterFolder(running.folder)).services.of(MASTER)
 

@@ -47,30 +47,30 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RemoteOutput:
     code: int
     out: str
     err: str
 
 
-def run_there(login: Login, words: Sequence[str]) -> Said:
+def run_there(login: Login, words: Sequence[str]) -> RemoteOutput:
     """Raises BatchSystemError, with the way out."""
     try:  # paramiko is of the extra
         from windlass.install.hosts import parse_host
-        from windlass.install.ssh import Access, HostError, Machine
+        from windlass.install.ssh import Access, HostError, RemoteMachine
     except ModuleNotFoundError as error:
         raise BatchSystemError(
             f"--ssh needs {error.name}: pip install 'windlass-cluster[hpc]'"
         ) from None
     access = Access(identity=login.key, jump=login.jump, identity_option="--ssh-key")
     try:
-        with Machine(parse_host(login.spec), access) as machine:
+        with RemoteMachine(parse_host(login.spec), access) as machine:
             done = machine.run(_SCRIPT, login.program, login.spec, *words)
     except HostError as error:
         raise BatchSystemError(f"login node {login.spec}: {error.message}") from None
     if done.code == MISSING:
         raise BatchSystemError(not_installed(login, done.out))
-    return Said(done.code, done.out, done.err)
+    return RemoteOutput(done.code, done.out, done.err)
 
 
 def not_installed(login: Login, pythons: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from master.hpc import jobs
 from master.hpc.as_job import legs, read_leg
-from master.hpc.place import Place, Running, known_place
+from master.hpc.place import MasterRecord, Place, known_place
 from master.hpc.private import answers, command, service_of
 from master.hpc.up import ssh_line
 from provisioner.batch.base import JobReport, NoAnswer
@@ -20,7 +20,7 @@ from windlass.deploy.local.services import MASTER, Condition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    running: Running
+    running: MasterRecord
     is_up: bool
     words: str
     jobs: tuple[JobReport, ...] = ()
@@ -42,7 +42,7 @@ async def look(dir_: Path | None) -> Found:
     return Found(running=running, is_up=is_up, words=words, jobs=tuple(found))
 
 
-def _words(place: Place, running: Running, is_up: bool) -> str:
+def _words(place: Place, running: MasterRecord, is_up: bool) -> str:
     if is_up:
         line = ssh_line(running)
         return f"The master runs on {running.host}, at {running.url}. From your computer: {line}"

@@ -12,12 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from master.hpc.as_job import Leg, end_all, folder_of, legs, new_leg, read_leg, submit, write_leg
+from master.hpc.as_job import (
+    MasterJobSpec,
+    end_all,
+    folder_of,
+    legs,
+    new_leg,
+    read_leg,
+    submit,
+    write_leg,
+)
 from master.hpc.facts import Facts
 from master.hpc.findings import findings
 from master.hpc.gather import Where, gather
 from master.hpc.leg import CLUSTER
-from master.hpc.place import Place, Running, find_place
+from master.hpc.place import MasterRecord, Place, find_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import (
     Say,
@@ -95,7 +104,7 @@ def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]
         asyncio.run(end_all(before))
     first = not (folder_of(place) / CLUSTER / "master" / "secret").exists()
     write_leg(place, leg)
-    new = Running(
+    new = MasterRecord(
         host="", folder=folder_of(place) / CLUSTER, url="", cluster_id="", system=plan.system
     )
     place.note((known or new).model_copy(update={"job": leg.name, "url": "", "is_up": True}))
@@ -109,7 +118,7 @@ def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]
     return told(place, done)
 
 
-def _leg_before(place: Place, known: Running, new: Leg) -> Leg:
+def _leg_before(place: Place, known: MasterRecord, new: MasterJobSpec) -> MasterJobSpec:
     """How its legs are submitted; where that cannot be read, as one would be now: their names are in master.json."""
     try:
         return read_leg(place)
@@ -117,7 +126,7 @@ def _leg_before(place: Place, known: Running, new: Leg) -> Leg:
         return new.model_copy(update={"name": known.job, "path": known.path or new.path})
 
 
-def _await_start(place: Place, leg: Leg) -> Running | None:
+def _await_start(place: Place, leg: MasterJobSpec) -> MasterRecord | None:
     """None: it waits in the queue, or its job has ended."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
@@ -130,7 +139,7 @@ def _await_start(place: Place, leg: Leg) -> Running | None:
     return None
 
 
-def require_same_kind(known: Running, *, as_job: bool) -> None:
+def require_same_kind(known: MasterRecord, *, as_job: bool) -> None:
     """Raises Conflict: the data would be another one's."""
     if as_job and not known.job:
         raise Conflict(
@@ -152,7 +161,7 @@ def _started(
         return Up(running=known, fingerprint="", wrote_yaml=wrote, was_running=True)
     folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     started, first = start(place, folder, restart=wishes.restart, say=say)
-    running = Running(
+    running = MasterRecord(
         host=facts.host,
         folder=folder.path,
         url=started.options.url,
@@ -185,7 +194,7 @@ def told(place: Place, done: Up) -> Iterator[str]:
     yield f"Here you are logged in: export DET_MASTER={running.url}; det e create config.yaml ."
 
 
-def ssh_line(running: Running) -> str:
+def ssh_line(running: MasterRecord) -> str:
     """For the user's own computer."""
     at = urlsplit(running.url)
     login = os.environ.get(LOGIN_VARIABLE, "")

@@ -14,7 +14,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.service import AuthService
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
 from master.store.agents_repository import AgentsRepository
@@ -78,7 +78,7 @@ class TimedWork:
             self._scheduler.shutdown(wait=False)
 
 
-def timed_work(books: Books, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
+def timed_work(books: CostRecorder, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
     """All of a master."""
 
     async def refresh() -> None:

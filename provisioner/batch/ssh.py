@@ -18,7 +18,7 @@ import paramiko
 from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import COMMAND_LIMIT_S, KEPT, PLACES, SET, Done
 from windlass.install.hosts import Host
-from windlass.install.ssh import Access, HostError, Machine
+from windlass.install.ssh import Access, HostError, RemoteMachine
 
 log = logging.getLogger(__name__)
 
@@ -50,17 +50,17 @@ class LoginNode:
     def __init__(self, host: Host, access: Access) -> None:
         self._host = host
         self._access = access
-        self._machine: Machine | None = None
+        self._machine: RemoteMachine | None = None
         self._files: paramiko.SFTPClient | None = None
         self._connecting = threading.Lock()
 
-    def machine(self) -> Machine:
+    def machine(self) -> RemoteMachine:
         """Raises NoAnswer."""
         with self._connecting:
             if self._machine is None or not self._machine.is_connected:
                 self._drop()
                 try:
-                    self._machine = Machine(self._host, self._access)
+                    self._machine = RemoteMachine(self._host, self._access)
                 except HostError as error:
                     raise NoAnswer(f"login node {self._host.spec}: {error.message}") from None
                 self._machine.keep_alive(KEEP_ALIVE_S)

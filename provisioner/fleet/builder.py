@@ -8,7 +8,7 @@ from provisioner.providers.base import FoundGroup, FoundInstance
 from provisioner.types import Offer
 
 
-class Draft:
+class FleetStateBuilder:
     """Copies of what may change; frozen into a new state at the end of the pass."""
 
     def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:

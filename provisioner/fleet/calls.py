@@ -26,7 +26,7 @@ from provisioner.fleet.state import (
     Launched,
     LaunchRefused,
     LaunchUnanswered,
-    Looked,
+    ProviderListing,
     Refused,
     StartAnswered,
     StopAnswered,
@@ -210,7 +210,7 @@ class Calls:
         finally:
             self._looking.discard(name)
         started_at = self._now() - (self._clock.monotonic() - begun)
-        return Looked(provider=name, started_at=started_at, found=found)
+        return ProviderListing(provider=name, started_at=started_at, found=found)
 
     async def _asked(
         self, intent: IntentRecord, call: Callable[[], Awaitable[LaunchAnswer]], *, first: bool
@@ -371,9 +371,11 @@ class Calls:
         return self._clock.now().timestamp()
 
 
-def _unseen(name: str, started_at: float, error: BaseException) -> Looked:
+def _unseen(name: str, started_at: float, error: BaseException) -> ProviderListing:
     kind = refusal_kind(error) or BlockKind.TRANSIENT
-    return Looked(provider=name, started_at=started_at, found=None, error=_text(error), kind=kind)
+    return ProviderListing(
+        provider=name, started_at=started_at, found=None, error=_text(error), kind=kind
+    )
 
 
 async def _close(provider: Provider) -> None:

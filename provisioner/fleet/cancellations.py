@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.fleet.builder import Draft
+from provisioner.fleet.builder import FleetStateBuilder
 from provisioner.fleet.instances import EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet.state import Refused, StartAnswered, StopAnswered
 from provisioner.fleet.stops import not_started, started, starting, stop_answered
@@ -14,7 +14,7 @@ from provisioner.planning.stop_value import start_of
 class Stops:
     """Those of one draft."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: FleetStateBuilder) -> None:
         self._draft = draft
 
     def start(self, launch: Launch) -> None:

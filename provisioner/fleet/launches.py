@@ -8,7 +8,7 @@ from math import inf
 from typing import TypeAlias
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.fleet.builder import Draft
+from provisioner.fleet.builder import FleetStateBuilder
 from provisioner.fleet.instances import InstanceRecord, within
 from provisioner.fleet.intents import (
     IntentRecord,
@@ -24,7 +24,7 @@ from provisioner.fleet.state import (
     LaunchAccepted,
     LaunchRefused,
     LaunchUnanswered,
-    Looked,
+    ProviderListing,
     TokenIsSpent,
 )
 from provisioner.planning.plan_types import Launch
@@ -48,12 +48,12 @@ Freeze: TypeAlias = Callable[[LaunchIntent], JsonMapping]
 class Launches:
     """The launches of one draft."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: FleetStateBuilder) -> None:
         self.draft = draft
 
     def settle(
         self,
-        look: Looked,
+        look: ProviderListing,
         found: Mapping[str, FoundInstance],
         groups: Mapping[str, FoundGroup],
     ) -> None:
@@ -267,7 +267,7 @@ class Launches:
         message = f"no answer: {intent.message}{part}"
         self.refused(LaunchRefused(intent=intent, kind=BlockKind.UNKNOWN, message=message))
 
-    def _is_hopeless(self, intent: IntentRecord, look: Looked) -> bool:
+    def _is_hopeless(self, intent: IntentRecord, look: ProviderListing) -> bool:
         if look.started_at <= intent.last_reply_at or self.draft.is_unseen(intent.offer):
             return False
         # Calls of an earlier master may have arrived until it ended.

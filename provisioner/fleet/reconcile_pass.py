@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from provisioner.capacity.refusals import BlockKind, Unseen
-from provisioner.fleet.builder import Draft
+from provisioner.fleet.builder import FleetStateBuilder
 from provisioner.fleet.cancellations import Stops
 from provisioner.fleet.instances import (
     BOOTS,
@@ -40,6 +40,7 @@ from provisioner.fleet.state import (
     BakeInstalled,
     CancelAnswered,
     Catalogue,
+    EndAcknowledged,
     Event,
     FleetState,
     ImageAnswered,
@@ -48,12 +49,11 @@ from provisioner.fleet.state import (
     Launched,
     LaunchRefused,
     LaunchUnanswered,
-    Looked,
+    ProviderListing,
     StartAnswered,
     StopAnswered,
     TerminateAnswered,
     TokenIsSpent,
-    Told,
     TryAgain,
 )
 from provisioner.fleet.stops import cannot_stop, never_started, stopping, switched
@@ -76,7 +76,7 @@ class ReconcilePass:
     """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
 
     def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
-        self.draft = Draft(state, catalogue, now)
+        self.draft = FleetStateBuilder(state, catalogue, now)
         self.launches = Launches(self.draft)
         self.bakes = Bakes(self.draft, self.launches)
         self.stops = Stops(self.draft)
@@ -128,7 +128,7 @@ class ReconcilePass:
         """Take in what calls answered, then step every instance once."""
         for event in events:
             match event:
-                case Looked():
+                case ProviderListing():
                     self._looked(event)
                 case Launched():
                     self.launches.launched(event.intent, event.instance_ids, event.started_at)
@@ -148,7 +148,7 @@ class ReconcilePass:
                     self.wishes += self.stops.stop_answered(event)
                 case StartAnswered():
                     self.stops.start_answered(event)
-                case Told():
+                case EndAcknowledged():
                     self._told(event.instance_id)
                 case TryAgain():
                     self.draft.memory = self.draft.memory.cleared(event.scope)
@@ -177,7 +177,7 @@ class ReconcilePass:
         self.bakes.step(agents.boots)
         self.wishes += self.bakes.wishes
 
-    def _looked(self, look: Looked) -> None:
+    def _looked(self, look: ProviderListing) -> None:
         whole = Scope(provider=look.provider)
         if look.found is None:
             self.draft.unseen[whole] = Unseen(look.error, look.kind)
@@ -225,7 +225,7 @@ class ReconcilePass:
             if record.id in found or not self.draft.is_unseen(record.offer):
                 self._seen[record.id] = _observed(look, seen)
 
-    def _unknown(self, look: Looked, found: FoundInstance) -> None:
+    def _unknown(self, look: ProviderListing, found: FoundInstance) -> None:
         """Ours by tag, but not in our books."""
         if found.intent_id in self.draft.intents:
             return  # the reply to its launch will name it
@@ -451,7 +451,7 @@ class ReconcilePass:
         ]
 
 
-def _observed(look: Looked, found: FoundInstance | None) -> Observation:
+def _observed(look: ProviderListing, found: FoundInstance | None) -> Observation:
     if found is None:
         return Observation(listing=Listing.ABSENT, looked_at=look.started_at)
     listing = {

@@ -47,17 +47,17 @@ from provisioner.fleet.snapshot import (
 from provisioner.fleet.state import (
     Agents,
     Catalogue,
+    EndAcknowledged,
     Event,
     FleetState,
     PoolSetup,
     Said,
-    Told,
     TryAgain,
 )
 from provisioner.fleet.unknown_instances import warn_of_strangers
 from provisioner.images.requests import Bakery
 from provisioner.money.budgets import NO_LIMITS, Money
-from provisioner.planning.plan_types import Kept, Move, Plan, PlanInput
+from provisioner.planning.plan_types import KeepReason, Move, Plan, PlanInput
 from provisioner.planning.preview import Preview, preview
 from provisioner.ports import FleetStore, NodeHost
 from provisioner.providers.base import LaunchIntent, Provider
@@ -128,7 +128,7 @@ class Provisioner:
         self._clocks = Clocks(clock)
         self._calls = Calls(self._providers, clock, self._loop.wake, store.check_lease)
         self._debounce: asyncio.TimerHandle | None = None
-        self._kept: Mapping[str, Kept] = {}
+        self._kept: Mapping[str, KeepReason] = {}
         """Machines without work that the last plan keeps."""
         self.bakery = Bakery(
             providers=self._providers,
@@ -489,7 +489,7 @@ class Provisioner:
                 else:
                     self._connected.discard(record.id)
                     self._boots.pop(record.id, None)
-                    return Told(instance_id=record.id)
+                    return EndAcknowledged(instance_id=record.id)
         finally:
             self._telling.discard(record.id)
 

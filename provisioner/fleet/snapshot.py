@@ -24,7 +24,7 @@ from provisioner.money.budgets import Money, Spending
 from provisioner.money.months import month_of, month_start
 from provisioner.money.prices import usd_for
 from provisioner.planning.explain import expected_at
-from provisioner.planning.plan_types import Kept, Machine, Phase, PlanInput, PoolInput
+from provisioner.planning.plan_types import KeepReason, Machine, Phase, PlanInput, PoolInput
 from provisioner.planning.stop_value import start_of
 from provisioner.planning.stopped_pools import stopped_pools
 from provisioner.providers.images import is_bake
@@ -307,7 +307,7 @@ def to_tell(state: FleetState) -> list[InstanceRecord]:
 def instance_views(
     state: FleetState,
     now: float,
-    kept: Mapping[str, Kept] | None = None,
+    kept: Mapping[str, KeepReason] | None = None,
     boots: Mapping[str, BootNote] | None = None,
 ) -> list[InstanceView]:
     """`kept`: as the last plan says. `boots`: what machines said last that have no agent yet."""

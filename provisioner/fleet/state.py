@@ -122,7 +122,7 @@ class FleetState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class ProviderListing:
     """A list of one provider. `found` None: it failed, which says nothing about what exists."""
 
     provider: str
@@ -221,7 +221,7 @@ class TerminateAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class EndAcknowledged:
     """The host took note that the machine is gone."""
 
     instance_id: str
@@ -278,7 +278,7 @@ class ImageRemoved:
 Said: TypeAlias = TryAgain | BakeAsked | BakeInstalled | BakeCancelled
 """By somebody who waits until it is committed."""
 Event: TypeAlias = (
-    Looked
+    ProviderListing
     | Launched
     | LaunchAccepted
     | LaunchRefused
@@ -288,7 +288,7 @@ Event: TypeAlias = (
     | StopAnswered
     | StartAnswered
     | TerminateAnswered
-    | Told
+    | EndAcknowledged
     | Said
     | ImageAnswered
     | ImageRemoved

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from provisioner.fleet.builder import Draft
+from provisioner.fleet.builder import FleetStateBuilder
 from provisioner.fleet.instances import BootNote, EndKind, InstanceRecord, InstanceState, Wish
 from provisioner.fleet.launches import Launches
 from provisioner.fleet.state import ImageAnswered, ImageRemoved
@@ -40,7 +40,7 @@ KEPT = 20
 class Bakes:
     """The bakes of one draft."""
 
-    def __init__(self, draft: Draft, launches: Launches) -> None:
+    def __init__(self, draft: FleetStateBuilder, launches: Launches) -> None:
         self.draft = draft
         self._launches = launches
         self.asked: list[BakeRecord] = []

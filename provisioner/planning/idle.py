@@ -12,7 +12,7 @@ from provisioner.planning.idle_time import IdleTimes
 from provisioner.planning.move_value import HOLD_S, stands_in_for
 from provisioner.planning.plan_types import (
     Cancellation,
-    Kept,
+    KeepReason,
     Machine,
     Phase,
     PoolInput,
@@ -39,7 +39,7 @@ class IdleDecision:
     """What becomes of the machines without work."""
 
     terminations: Sequence[Termination] = ()
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, KeepReason] = field(default_factory=dict)
 
 
 def idle_decision(
@@ -66,7 +66,7 @@ def idle_decision(
     spare = len(present) - settings.min_instances
     above = len(present) - settings.max_instances
     terminations: list[Termination] = []
-    kept: dict[str, Kept] = {}
+    kept: dict[str, KeepReason] = {}
     warm = settings.warm(now)
     ready = sum(m.name not in claimed and stands_in_for(m) not in names for m in idle)
     jobs = _Jobs(present)
@@ -75,19 +75,19 @@ def idle_decision(
         idle_s, limit_s = jobs.idle_s(machine), times.limit_s(machine)
         replaces = stands_in_for(machine)
         if machine.name in claimed:
-            kept[machine.name] = Kept("work that waits starts on it")
+            kept[machine.name] = KeepReason("work that waits starts on it")
         elif jobs.is_used(machine, claimed):
-            kept[machine.name] = Kept("other nodes of its batch job are in use")
+            kept[machine.name] = KeepReason("other nodes of its batch job are in use")
         elif replaces in names:
             until = now + HOLD_S - idle_s
-            kept[machine.name] = Kept(f"the work of {replaces} moves to it", until)
+            kept[machine.name] = KeepReason(f"the work of {replaces} moves to it", until)
         elif spare < jobs.left(machine):
-            kept[machine.name] = Kept(f"min_instances is {settings.min_instances}")
+            kept[machine.name] = KeepReason(f"min_instances is {settings.min_instances}")
         elif above <= 0 and ready <= warm:
             end = next_change(settings.warm_hours, now)
-            kept[machine.name] = Kept(f"warm_agents is {warm}", None if end == inf else end)
+            kept[machine.name] = KeepReason(f"warm_agents is {warm}", None if end == inf else end)
         elif above <= 0 and idle_s < limit_s - ROUNDING_S:
-            kept[machine.name] = Kept(times.why(machine), now + limit_s - idle_s)
+            kept[machine.name] = KeepReason(times.why(machine), now + limit_s - idle_s)
         else:
             why = f"idle for {idle_s:.0f} s (limit {limit_s:.0f} s)"
             if above > 0:

@@ -9,7 +9,11 @@ from master.core.reasons import Reason
 from provisioner.money.budgets import WhenSpent
 from provisioner.planning.idle_time import IdleTimes
 from provisioner.planning.plan_types import Machine, Phase, PlanInput, PoolInput
-from provisioner.planning.remaining_budget import Purse, Running, expected_life_s
+from provisioner.planning.remaining_budget import (
+    MachineCommitment,
+    RemainingBudget,
+    expected_life_s,
+)
 from provisioner.planning.remaining_quota import QuotasLeft
 from provisioner.types import Offer
 
@@ -21,7 +25,7 @@ class Limits:
         self,
         pool: PoolInput,
         state: PlanInput,
-        cluster: Purse,
+        cluster: RemainingBudget,
         idle_times: IdleTimes,
         quotas: QuotasLeft,
     ) -> None:
@@ -30,7 +34,7 @@ class Limits:
         self.places = max(0, settings.max_instances - sum(x.in_pool for x in pool.machines))
         """Machines below `max_instances`."""
         self._idle_times = idle_times
-        own = Purse(
+        own = RemainingBudget(
             f"pool {settings.pool}",
             settings.budget,
             spent_usd=state.spending.pools.get(settings.pool, 0.0),
@@ -72,8 +76,8 @@ class Limits:
         return expected_life_s(offer, self._idle_times.of(offer))
 
 
-def cluster_purse(state: PlanInput) -> Purse:
-    return Purse(
+def cluster_purse(state: PlanInput) -> RemainingBudget:
+    return RemainingBudget(
         "the cluster",
         state.budgets.cluster,
         spent_usd=state.spending.cluster,
@@ -86,10 +90,10 @@ def cluster_purse(state: PlanInput) -> Purse:
     )
 
 
-def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[Running]:
+def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[MachineCommitment]:
     for machine in pool.machines:
         idle_s = idle_times.of(machine.offer)
-        yield Running(
+        yield MachineCommitment(
             machine.offer.usd_per_hour,
             machine.age_s,
             expected_life_s(machine.offer, idle_s),
@@ -97,7 +101,7 @@ def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[Running]:
         )
     for stopped in pool.stopped:
         expected_s = pool.settings.stopped.expected_gap_s
-        yield Running(stopped.offer.disk_usd_per_hour, stopped.stopped_s, expected_s)
+        yield MachineCommitment(stopped.offer.disk_usd_per_hour, stopped.stopped_s, expected_s)
 
 
 def _tail_s(machine: Machine, idle_s: float) -> float:

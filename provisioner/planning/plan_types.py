@@ -174,7 +174,7 @@ class Move:
     why: str
 
 
-class Kept(NamedTuple):
+class KeepReason(NamedTuple):
     """Why a machine without work is kept."""
 
     why: str
@@ -203,5 +203,5 @@ class Plan:
     leaving: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """Machine -> until when the work on it is to leave, and why."""
     moves: tuple[Move, ...] = ()
-    kept: Mapping[str, Kept] = field(default_factory=dict)
+    kept: Mapping[str, KeepReason] = field(default_factory=dict)
     """Machines without work that stay."""

@@ -32,7 +32,7 @@ from provisioner.planning.idle_time import IdleTimes
 from provisioner.planning.limits import Limits, cluster_purse
 from provisioner.planning.plan_types import (
     Cancellation,
-    Kept,
+    KeepReason,
     Launch,
     Move,
     Phase,
@@ -42,7 +42,7 @@ from provisioner.planning.plan_types import (
     Termination,
 )
 from provisioner.planning.purchase import Purchase, Quote, next_purchase, slot_share
-from provisioner.planning.purchase_list import Cart, NewNode
+from provisioner.planning.purchase_list import NewNode, PurchaseList
 from provisioner.planning.queued import Overdue
 from provisioner.planning.quotes import Quotes
 from provisioner.planning.stop_value import StopChoice, stopped_ends, with_starts
@@ -66,7 +66,7 @@ def _plan_pools(state: PlanInput) -> Plan:
     availabilities: list[PoolAvailability] = []
     claims: dict[str, tuple[str, ...]] = {}
     goes: dict[str, tuple[float, str]] = {}
-    kept: dict[str, Kept] = {}
+    kept: dict[str, KeepReason] = {}
     moves: list[Move] = []
     for pool in state.pools:
         times = IdleTimes(pool, state.memory)
@@ -118,8 +118,8 @@ class _PoolPlan:
         self._limits = limits
         self._idle_times = idle_times
         self.leaving: Mapping[str, tuple[float, str]] = {}
-        self.kept: Mapping[str, Kept] = {}
-        self._cart = Cart()
+        self.kept: Mapping[str, KeepReason] = {}
+        self._cart = PurchaseList()
         self._starts = {offer.key: offer for offer in pool.offers if offer.key.stopped}
         self._overdue = Overdue(pool)
         bins = bins_of(pool, now, self._quotes.facts, without=self._overdue.names)

@@ -40,7 +40,7 @@ class NewNode:
         return tuple(chain.from_iterable(ids for _, ids in self.held))
 
 
-class Cart:
+class PurchaseList:
     """Launches in the making. Machines of one gang are one launch; others go in small groups."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ ROUNDING_USD = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class MachineCommitment:
     """A machine that exists or was asked for, as budgets see it."""
 
     usd_per_hour: float
@@ -47,7 +47,7 @@ def expected_life_s(offer: Offer, idle_s: float) -> float:
     return min(end, offer.boot_s + EXPECTED_RUN_S + idle_s)
 
 
-class Purse:
+class RemainingBudget:
     """What is left of one budget within one plan."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Purse:
         budget: Budget,
         *,
         spent_usd: float,
-        running: Iterable[Running],
+        running: Iterable[MachineCommitment],
         now: float,
     ) -> None:
         self.whose = whose

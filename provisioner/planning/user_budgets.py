@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason
 from provisioner.planning.plan_types import Phase, Plan, PlanInput
-from provisioner.planning.remaining_budget import EXPECTED_RUN_S, Purse, Running
+from provisioner.planning.remaining_budget import EXPECTED_RUN_S, MachineCommitment, RemainingBudget
 from provisioner.types import Gang, Offer
 
 MOST_ROUNDS = 8
@@ -81,10 +81,10 @@ def _too_much(
             yield each.gang.request_id, purse.reason(each.usd_per_hour, expected_s)
 
 
-def _purse(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Purse:
+def _purse(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> RemainingBudget:
     running = list(_running(user, state, gangs))
     rate = sum(each.usd_per_hour for each in running)
-    return Purse(
+    return RemainingBudget(
         f"the work of {user}",
         state.budgets.of_user(user),
         spent_usd=state.spending.users.month_usd_of(user, state.now, rate),
@@ -93,7 +93,7 @@ def _purse(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Purse:
     )
 
 
-def _running(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Iterator[Running]:
+def _running(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Iterator[MachineCommitment]:
     for pool in state.pools:
         machines = {machine.name: machine for machine in pool.machines}
         for node in pool.demand.nodes:
@@ -101,12 +101,12 @@ def _running(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Iterator
             held = node.users.get(user, 0)
             if machine is not None and held and node.slots:
                 usd = machine.offer.usd_per_hour * held / node.slots
-                yield Running(usd, 0.0, EXPECTED_RUN_S)
+                yield MachineCommitment(usd, 0.0, EXPECTED_RUN_S)
         for machine in pool.machines:
             if machine.phase is Phase.COMING:
                 for request_id, usd in _shares(machine.offer, machine.claims, gangs):
                     if gangs[request_id].user == user:
-                        yield Running(usd, 0.0, EXPECTED_RUN_S)
+                        yield MachineCommitment(usd, 0.0, EXPECTED_RUN_S)
 
 
 def _shares(

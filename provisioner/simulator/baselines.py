@@ -20,7 +20,7 @@ from math import ceil, inf
 
 from provisioner.planning.demand import nodes_needed
 from provisioner.providers.base import LaunchIntent
-from provisioner.simulator.machines import Machine, SimulatedMachines
+from provisioner.simulator.machines import SimulatedMachine, SimulatedMachines
 from provisioner.simulator.pools import SimulatedCluster
 from provisioner.simulator.replay import ClusterPlan, MakeBuyer, Played, PoolPlan
 from provisioner.types import (
@@ -118,7 +118,7 @@ class Baseline(ABC):
             ),
         )
 
-    def _machines(self, pool: str) -> list[Machine]:
+    def _machines(self, pool: str) -> list[SimulatedMachine]:
         every = (m for provider in self._providers.values() for m in provider.living.values())
         return [machine for machine in every if machine.intent.pool == pool]
 

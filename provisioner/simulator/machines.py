@@ -60,7 +60,7 @@ class Supply:
 
 
 @dataclass(slots=True, kw_only=True)
-class Machine:
+class SimulatedMachine:
     id: str
     intent: LaunchIntent
     created_s: float
@@ -117,13 +117,13 @@ class SimulatedMachines(AnswersAtOnce):
         schedule: Schedule,
         by_chance: Schedule,
         rng: random.Random,
-        booted: Callable[[Machine], None],
+        booted: Callable[[SimulatedMachine], None],
         told: Callable[[], None],
-        ended: Callable[[Machine], None],
-        stopped: Callable[[Machine], None],
+        ended: Callable[[SimulatedMachine], None],
+        stopped: Callable[[SimulatedMachine], None],
     ) -> None:
         self.name = name
-        self.living: dict[str, Machine] = {}
+        self.living: dict[str, SimulatedMachine] = {}
         self.launches = 0
         self.refused = 0
         self.terminations = 0
@@ -141,7 +141,7 @@ class SimulatedMachines(AnswersAtOnce):
         self.starts = 0
         self._has_news = True
         """The next list would show something that the last did not."""
-        self._gone: deque[Machine] = deque()
+        self._gone: deque[SimulatedMachine] = deque()
         self._tokens: dict[str, LaunchResult] = {}
 
     @property
@@ -163,7 +163,7 @@ class SimulatedMachines(AnswersAtOnce):
         )
         self._tokens = {intent.token: result}  # in virtual time nobody repeats an older one
         for instance_id in result.instance_ids:
-            machine = Machine(id=instance_id, intent=intent, created_s=now)
+            machine = SimulatedMachine(id=instance_id, intent=intent, created_s=now)
             self.living[instance_id], self._has_news = machine, True
             self._schedule(now + intent.offer.boot_s, lambda machine=machine: self._boot(machine))  # type: ignore[misc]
         return result
@@ -213,7 +213,7 @@ class SimulatedMachines(AnswersAtOnce):
         for instance_id in instance_ids:
             self._end(instance_id)
 
-    def _boot(self, machine: Machine) -> None:
+    def _boot(self, machine: SimulatedMachine) -> None:
         if machine.ended_s is not None or machine.stopped_s is not None:
             return
         if machine.starting_s is not None:
@@ -230,7 +230,7 @@ class SimulatedMachines(AnswersAtOnce):
             )
         self._booted(machine)
 
-    def _take_back(self, machine: Machine) -> None:
+    def _take_back(self, machine: SimulatedMachine) -> None:
         if machine.ended_s is not None:
             return
         machine.leaves_s = self._now_s() + self._supply.notice_s
@@ -247,10 +247,10 @@ class SimulatedMachines(AnswersAtOnce):
             self._gone.append(machine)
             self._ended(machine)
 
-    def _changed(self, machine: Machine) -> None:
+    def _changed(self, machine: SimulatedMachine) -> None:
         machine.listed, self._has_news = None, True
 
-    def _found(self, machine: Machine) -> FoundInstance:
+    def _found(self, machine: SimulatedMachine) -> FoundInstance:
         if machine.listed is not None:
             return machine.listed
         intent = machine.intent
@@ -273,7 +273,7 @@ class SimulatedMachines(AnswersAtOnce):
         return self._clock.now().timestamp() - self._start
 
 
-def _state_of(machine: Machine) -> FoundState:
+def _state_of(machine: SimulatedMachine) -> FoundState:
     if machine.ended_s is not None:
         return FoundState.ENDED
     return FoundState.RUNNING if machine.stopped_s is None else FoundState.STOPPED

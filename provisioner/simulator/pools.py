@@ -26,7 +26,7 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
-from provisioner.simulator.machines import Machine, Schedule
+from provisioner.simulator.machines import Schedule, SimulatedMachine
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, Run, WorkModel
 from provisioner.types import Gang, Node, PoolAvailability, PoolDemand
@@ -39,7 +39,7 @@ class SimulatedNode:
     pool: str
     agent: AgentState
     free: int
-    machine: Machine | None = None
+    machine: SimulatedMachine | None = None
     """What it was launched on; None: it is always there, and costs nothing more."""
     idle_since_s: float | None
     """None while anything runs on it."""
@@ -148,7 +148,7 @@ class SimulatedCluster:
             pool.jobs[job.job_id] = Job(id=job.job_id, submitted=self._start + job.arrival_s)
         pool.is_stale = True
 
-    def booted(self, machine: Machine) -> None:
+    def booted(self, machine: SimulatedMachine) -> None:
         pool = self.pools[machine.intent.pool]
         slots = machine.offer.slots
         pool.nodes[machine.id] = SimulatedNode(
@@ -168,7 +168,7 @@ class SimulatedCluster:
                 pool=pool, agent=agent, free=slots, idle_since_s=self._now_s()
             )
 
-    def ended(self, machine: Machine) -> None:
+    def ended(self, machine: SimulatedMachine) -> None:
         """The machine is gone, and what ran on it is lost."""
         pool = self.pools[machine.intent.pool]
         if machine.id not in pool.nodes:

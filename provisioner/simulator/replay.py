@@ -21,7 +21,7 @@ from provisioner.planning.demand import nodes_needed
 from provisioner.planning.unschedulable import nearest_fit
 from provisioner.ports import FleetDocuments
 from provisioner.simulator.falling_back import FallingBack
-from provisioner.simulator.machines import Machine, SimulatedMachines, Supply
+from provisioner.simulator.machines import SimulatedMachine, SimulatedMachines, Supply
 from provisioner.simulator.pools import SimulatedCluster, SimulatedPool
 from provisioner.simulator.trace import TraceJob
 from provisioner.simulator.work import JobProgress, WorkModel
@@ -97,7 +97,7 @@ class Played:
     """Those that ended, in that order."""
     refused: Sequence[tuple[TraceJob, str]]
     """Those that could never run, and why."""
-    machines: Sequence[Machine]
+    machines: Sequence[SimulatedMachine]
     samples: Sequence[Sample]
     launches: int
     starts: int
@@ -181,7 +181,7 @@ class _Replay:
         self._count = 0
         self._done: list[JobProgress] = []
         self._refused: list[tuple[TraceJob, str]] = []
-        self._gone: list[Machine] = []
+        self._gone: list[SimulatedMachine] = []
         self._samples: list[Sample] = []
         self._sample_every_s = max((job.arrival_s for job in jobs), default=0.0) / SAMPLES
         self._look_at_s = 0.0
@@ -315,19 +315,19 @@ class _Replay:
             self._due = [due for due in self._due if due[1] not in self._chances]
             heapq.heapify(self._due)
 
-    def _booted(self, machine: Machine) -> None:
+    def _booted(self, machine: SimulatedMachine) -> None:
         self._cluster.booted(machine)
         self._provisioner.note_agent(machine.id, True)
 
     def _told(self) -> None:
         self._has_notices = self._cluster.fleet_changed = True
 
-    def _ended(self, machine: Machine) -> None:
+    def _ended(self, machine: SimulatedMachine) -> None:
         self._gone.append(machine)
         self._provisioner.note_agent(machine.id, False)
         self._cluster.ended(machine)
 
-    def _stopped(self, machine: Machine) -> None:
+    def _stopped(self, machine: SimulatedMachine) -> None:
         """As if it were gone, for whoever only sees its agent."""
         self._provisioner.note_agent(machine.id, False)
         self._cluster.ended(machine)

@@ -16,7 +16,7 @@ from rm_backends.agents.pool import Pool
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
 from rm_backends.ports import JoinGrant, JoinTokens
-from rm_backends.views import JoinRequest, RefusalView, Standing
+from rm_backends.views import AgentStatus, JoinRequest, RefusalView
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, PermissionDenied
 
@@ -42,7 +42,9 @@ class Joins:
         self._refusals = refusals
         self._clock = clock
 
-    async def join(self, asked: JoinRequest, *, token: str, credential: str, peer: str) -> Standing:
+    async def join(
+        self, asked: JoinRequest, *, token: str, credential: str, peer: str
+    ) -> AgentStatus:
         """Bind the credential to the agent. It may be repeated: that spends no token.
 
         Raises PermissionDenied, and Conflict for what may pass.
@@ -55,11 +57,13 @@ class Joins:
         log.info("agent joined: %s of pool %s", agent.id, agent.record.pool)
         return self._standing(agent)
 
-    def standing(self, agent_id: str, credential: str, since: datetime | None = None) -> Standing:
+    def standing(
+        self, agent_id: str, credential: str, since: datetime | None = None
+    ) -> AgentStatus:
         """Raises PermissionDenied for whoever is not that agent."""
         return self._standing(self._own(agent_id, credential)[1], since)
 
-    async def leave(self, agent_id: str, credential: str, *, stop: bool) -> Standing:
+    async def leave(self, agent_id: str, credential: str, *, stop: bool) -> AgentStatus:
         """No more work for it; once it runs nothing, it is forgotten. `stop`: end what runs there now.
 
         Raises PermissionDenied for whoever is not that agent.
@@ -70,7 +74,7 @@ class Joins:
             return self._standing(agent)
         await self._registry.remove(agent_id, "it left the cluster")
         log.info("agent left: %s of pool %s", agent_id, pool.name)
-        return Standing(agent_id=agent_id, pool=pool.name, member=False)
+        return AgentStatus(agent_id=agent_id, pool=pool.name, member=False)
 
     async def launch_of(self, name: str, token: str) -> JoinGrant:
         """What launched the machine of that name, which has not joined yet.
@@ -130,9 +134,9 @@ class Joins:
             raise PermissionDenied(f"this is not the credential of an agent '{agent_id}'")
         return found
 
-    def _standing(self, agent: Agent, since: datetime | None = None) -> Standing:
+    def _standing(self, agent: Agent, since: datetime | None = None) -> AgentStatus:
         refusal = self._refusals.last_of(agent.id, since)
-        return Standing(
+        return AgentStatus(
             agent_id=agent.id,
             pool=agent.record.pool,
             connected=agent.presence is Presence.CONNECTED,

@@ -60,7 +60,7 @@ UNDECIDED = Reason(kind=ReasonKind.QUEUED, text="waits for the scheduler's next 
 
 
 @dataclass(slots=True)
-class Standing:
+class LastDecision:
     """The result of the last decision."""
 
     at: float = float("-inf")
@@ -100,7 +100,7 @@ class Pool:
         self._decide = decide
         self._outbox = outbox
         self._clock = clock
-        self._standing = Standing()
+        self._standing = LastDecision()
         self._availability: PoolAvailability | None = None
         self._outlook_at = 0.0
         self._dirty = True
@@ -311,7 +311,7 @@ class Pool:
         for release in decision.release:
             self._ask_release(release)
         seen = {agent.id for agent in state.agents}
-        self._standing = Standing(
+        self._standing = LastDecision(
             at=self._clock.monotonic(),
             waiting=decision.waiting,
             open_shape=open_shape(self.options, self.agents.values()),

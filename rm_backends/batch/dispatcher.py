@@ -40,8 +40,8 @@ from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of, time_warnings
-from rm_backends.batch.strange_jobs import StrangeJobs
-from rm_backends.batch.telling import Telling
+from rm_backends.batch.strange_jobs import ForeignJobs
+from rm_backends.batch.telling import DispatchReport
 from rm_backends.batch.users import UserSystems, require_user
 from windlass.base.clock import Clock
 from windlass.base.errors import Unsatisfiable
@@ -110,7 +110,7 @@ class Dispatcher:
         self._polled_at = float("-inf")
         self._told: dict[str, PoolAvailability] = {}
         self._starts_at: dict[str, float] = {}
-        self._strange = StrangeJobs(self._systems, self._prefix)
+        self._strange = ForeignJobs(self._systems, self._prefix)
         self._changed_at = 0.0
         self._collector = Collector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
@@ -484,7 +484,7 @@ class Dispatcher:
         }
         for pool, options in self._pools.items():
             mine = [one for one in self._leases.values() if one.pool == pool and life.serves(one)]
-            told = Telling(
+            told = DispatchReport(
                 options=options,
                 leases=mine,
                 queue=self._queue(options),

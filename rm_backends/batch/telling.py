@@ -24,7 +24,7 @@ START_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class DispatchReport:
     """One pool, now."""
 
     options: DispatchOptions

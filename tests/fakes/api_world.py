@@ -36,7 +36,7 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.experiments.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
@@ -465,7 +465,7 @@ async def _start(
             images=provisioner and provisioner.bakery,
         ),
         provisioner=provisioner,
-        books=Books(store, clock),
+        books=CostRecorder(store, clock),
         clock=clock,
     )
     app = build_app(services)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from agent_bootstrap.channels.asked import Asked
+from agent_bootstrap.channels.asked import RequestedTransport
 from agent_bootstrap.channels.streams import Direct, Way, connected
 from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
@@ -192,7 +192,7 @@ async def relayed(root: Path, port: Port, pipes: Pipes) -> AsyncIterator[None]:
 async def files(tmp: Path) -> AsyncIterator[World]:
     async with _relay(tmp, LocalPipes()) as world:
         assert world.folder is not None
-        way = Asked("files", world.folder, {})
+        way = RequestedTransport("files", world.folder, {})
         yield replace(world, way=way)
         await way.close()
 
@@ -206,7 +206,9 @@ async def srun(tmp: Path) -> AsyncIterator[World]:
     program.chmod(0o755)
     async with _relay(tmp, LocalPipes(path=str(program.parent))) as world:
         assert world.folder is not None
-        way = Asked("srun", world.folder, {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"})
+        way = RequestedTransport(
+            "srun", world.folder, {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}
+        )
         yield replace(world, way=way, between=lambda: _with_words("agent_bootstrap.pipe", str(tmp)))
         await way.close()
 

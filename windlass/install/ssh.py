@@ -66,7 +66,7 @@ class Done:
         return next((line for line in reversed(lines) if line), f"exit code {self.code}")
 
 
-class Machine:
+class RemoteMachine:
     """A connected machine. A context manager."""
 
     def __init__(self, host: Host, access: Access) -> None:
@@ -128,7 +128,7 @@ class Machine:
         for client in reversed(self._clients):
             client.close()
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> RemoteMachine:
         return self
 
     def __exit__(self, *_: object) -> None:

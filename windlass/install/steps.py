@@ -18,7 +18,7 @@ from typing import Any
 
 from windlass.base.packages import DISTRIBUTION, VERSION
 from windlass.install.hosts import Host
-from windlass.install.ssh import Access, Done, HostError, Machine
+from windlass.install.ssh import Access, Done, HostError, RemoteMachine
 from windlass.install.wheels import Wheel
 
 OLDEST_PYTHON = (3, 11)
@@ -193,7 +193,7 @@ class _Run:
 
     def install(self, access: Access, plan: Plan) -> Outcome:
         self._at(Step.CONNECT)
-        with Machine(self.host, access) as machine:
+        with RemoteMachine(self.host, access) as machine:
             self._become_root(machine, user=plan.user)
             self._at(Step.PYTHON)
             probe = _require(machine.run(_PROBE, *([plan.python] if plan.python else PYTHONS)))
@@ -221,7 +221,7 @@ class _Run:
 
     def uninstall(self, access: Access, removal: Removal) -> Outcome:
         self._at(Step.CONNECT)
-        with Machine(self.host, access) as machine:
+        with RemoteMachine(self.host, access) as machine:
             self._become_root(machine, user=removal.user)
             self._at(Step.LEAVE)
             probe = _require(machine.run(_PROBE))
@@ -235,13 +235,13 @@ class _Run:
         self.step = step
         self._tell(step)
 
-    def _become_root(self, machine: Machine, *, user: bool) -> None:
+    def _become_root(self, machine: RemoteMachine, *, user: bool) -> None:
         if user or machine.run("id -u").out.strip() == "0":
             return
         self._at(Step.ROOT)
         machine.become_root()
 
-    def _join(self, machine: Machine, plan: Plan, prefix: str) -> Mapping[str, Any]:
+    def _join(self, machine: RemoteMachine, plan: Plan, prefix: str) -> Mapping[str, Any]:
         settings = [w for k, v in self.host.settings.items() for w in ("--set", f"{k}={v}")]
         words = [plan.url, *plan.join, *settings, "--user" if plan.user else "--system"]
         given = plan.token.encode() + b"\n"

@@ -15,7 +15,7 @@ import yaml
 
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.master_trust import BY_OPTIONS
-from agent_bootstrap.agent.membership.master_calls import MasterCalls, Standing
+from agent_bootstrap.agent.membership.master_calls import AgentStatus, MasterCalls
 from agent_bootstrap.agent.membership.places import Places
 from agent_bootstrap.agent.membership.systemd import ServiceError, Systemd
 from agent_bootstrap.agent.option_layers import read_file
@@ -51,7 +51,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    standing: Standing
+    standing: AgentStatus
     options: AgentOptions
     config: Path
     hint: str = ""
@@ -125,7 +125,7 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
 
 def _until_connected(
     master: MasterCalls, service: Systemd, *, since: datetime, wait_s: float
-) -> Standing:
+) -> AgentStatus:
     """Raises PermissionDenied with what the master says, ServiceError if nothing is heard of it."""
     deadline = time.monotonic() + wait_s
     while True:

@@ -36,7 +36,7 @@ class MasterRefused(PermissionDenied):
     """The master does not want it, and says why."""
 
 
-class Standing(BaseModel):
+class AgentStatus(BaseModel):
     """What the master says of an agent."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
@@ -63,7 +63,7 @@ class MasterCalls:
         self._ways_out = ways_out
         self._client: httpx2.Client | None = None
 
-    def join(self, token: str, pool: str) -> Standing:
+    def join(self, token: str, pool: str) -> AgentStatus:
         """Bind the credential to the agent id. `pool` empty: that of the token."""
         options = self._options
         body = {
@@ -75,13 +75,13 @@ class MasterCalls:
         }
         return self._call("POST", PATH, body=body, token=token)
 
-    def standing(self, since: datetime | None = None) -> Standing:
+    def standing(self, since: datetime | None = None) -> AgentStatus:
         query = {"agentId": self._options.agent_id}
         if since is not None:
             query["since"] = since.isoformat()
         return self._call("GET", PATH, query=query)
 
-    def leave(self, *, stop: bool) -> Standing:
+    def leave(self, *, stop: bool) -> AgentStatus:
         """No more work; once nothing runs here, the agent is forgotten. `stop`: end what runs."""
         body = {"agentId": self._options.agent_id, "stop": stop}
         return self._call("POST", f"{PATH}/leave", body=body)
@@ -109,7 +109,7 @@ class MasterCalls:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         token: str = "",
-    ) -> Standing:
+    ) -> AgentStatus:
         headers = {CREDENTIAL_HEADER: self._credential}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -122,7 +122,7 @@ class MasterCalls:
         if not response.is_success:
             raise self._refusal(response)
         try:
-            return Standing.model_validate_json(response.content)
+            return AgentStatus.model_validate_json(response.content)
         except ValidationError:
             raise MasterUnreachable(
                 f"{self._options.url} answers, but not as a Windlass master does: is the URL right?"

@@ -33,7 +33,7 @@ class Secret(NamedTuple):
     expires_at: datetime
 
 
-class Kept:
+class CachedAnswer:
     """The newest answer of one question."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Kept:
 class AwsRole:
     def __init__(self, service: Ec2Service, clock: Clock) -> None:
         self._service = service
-        self._kept = Kept(self._fetch, clock, early=AWS_EARLY)
+        self._kept = CachedAnswer(self._fetch, clock, early=AWS_EARLY)
 
     async def exists(self) -> bool:
         """Raises OSError."""
@@ -101,9 +101,9 @@ class GoogleAccount:
     def __init__(self, service: GceService, clock: Clock) -> None:
         self._service = service
         self._clock = clock
-        self._account = Kept(self._fetch_account, clock, early=GOOGLE_EARLY)
-        self._token = Kept(self._fetch_token, clock, early=GOOGLE_EARLY)
-        self._project = Kept(self._fetch_project, clock, early=GOOGLE_EARLY)
+        self._account = CachedAnswer(self._fetch_account, clock, early=GOOGLE_EARLY)
+        self._token = CachedAnswer(self._fetch_token, clock, early=GOOGLE_EARLY)
+        self._project = CachedAnswer(self._fetch_project, clock, early=GOOGLE_EARLY)
 
     async def exists(self) -> bool:
         """Raises OSError."""

@@ -91,7 +91,7 @@ Instruction = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
+class _Architecture:
     audit: int
     """How the kernel names it, AUDIT_ARCH_*."""
     column: int
@@ -99,8 +99,8 @@ class _Machine:
 
 
 _MACHINES = {
-    "x86_64": _Machine(audit=0xC000_003E, column=0, x32=True),
-    "aarch64": _Machine(audit=0xC000_00B7, column=1),
+    "x86_64": _Architecture(audit=0xC000_003E, column=0, x32=True),
+    "aarch64": _Architecture(audit=0xC000_00B7, column=1),
 }
 
 

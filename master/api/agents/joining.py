@@ -11,14 +11,14 @@ from starlette.requests import HTTPConnection
 from agent_bootstrap.bounds import Id, Name
 from agent_bootstrap.protocol import CREDENTIAL_HEADER
 from master.api.access import token_in
-from master.api.agents.replies import StandingReply
+from master.api.agents.replies import AgentStatusReply
 from master.api.permits import public
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Time
 from master.api.request_models import Query as Parameters
 from master.api.routing import ApiRoute
 from master.api.services import Api, TheApi
-from rm_backends.views import JoinRequest, Standing
+from rm_backends.views import AgentStatus, JoinRequest
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(prefix="/api/v1/windlass/join", route_class=ApiRoute, tags=["agents"])
@@ -50,7 +50,7 @@ class Leave(Body):
 
 @router.post("")
 @public
-async def join(request: Request, body: Join, api: TheApi) -> Reply[StandingReply]:
+async def join(request: Request, body: Join, api: TheApi) -> Reply[AgentStatusReply]:
     """Bind the credential to the agent. May be repeated: an agent that has joined needs no token."""
     asked = JoinRequest(
         agent_id=body.agent_id,
@@ -72,7 +72,7 @@ async def join(request: Request, body: Join, api: TheApi) -> Reply[StandingReply
 @public
 async def standing(
     request: Request, query: Annotated[Ask, Query()], api: TheApi
-) -> Reply[StandingReply]:
+) -> Reply[AgentStatusReply]:
     """How the agent with this credential stands."""
     joins = api.services.joins
     return _reply(api, joins.standing(query.agent_id, _credential(request), query.since))
@@ -80,7 +80,7 @@ async def standing(
 
 @router.post("/leave")
 @public
-async def leave(request: Request, body: Leave, api: TheApi) -> Reply[StandingReply]:
+async def leave(request: Request, body: Leave, api: TheApi) -> Reply[AgentStatusReply]:
     """No more work for the agent; once it runs nothing, it and its credential are forgotten."""
     joins = api.services.joins
     return _reply(api, await joins.leave(body.agent_id, _credential(request), stop=body.stop))
@@ -96,7 +96,7 @@ def _credential(connection: HTTPConnection) -> str:
     return credential
 
 
-def _reply(api: Api, standing: Standing) -> Reply[StandingReply]:
+def _reply(api: Api, standing: AgentStatus) -> Reply[AgentStatusReply]:
     info = api.services.info
     return reply(
         {

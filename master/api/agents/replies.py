@@ -91,7 +91,7 @@ class SlotsReply(TypedDict):
     slots: list[Slot]
 
 
-class StandingReply(TypedDict):
+class AgentStatusReply(TypedDict):
     """What the master tells an agent about that agent."""
 
     agentId: str

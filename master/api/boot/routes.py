@@ -29,18 +29,18 @@ class WheelResponse(FileResponse):
     media_type = "application/octet-stream"
 
 
-class Machine(Parameters):
+class InstancePath(Parameters):
     instance: Id
     """As its provider calls it."""
 
 
-class Stage(Machine):
+class Stage(InstancePath):
     stage: Id
 
 
 @router.get("", response_class=TarResponse)
 @public
-async def files(request: Request, query: Annotated[Machine, Query()], api: TheApi) -> Response:
+async def files(request: Request, query: Annotated[InstancePath, Query()], api: TheApi) -> Response:
     """What sets the machine up: an archive."""
     token = token_in(request.scope["headers"])
     return TarResponse(await api.services.boots.files(query.instance, token))
@@ -48,7 +48,9 @@ async def files(request: Request, query: Annotated[Machine, Query()], api: TheAp
 
 @router.get("/wheels", response_class=PlainTextResponse)
 @public
-async def wheels(request: Request, query: Annotated[Machine, Query()], api: TheApi) -> Response:
+async def wheels(
+    request: Request, query: Annotated[InstancePath, Query()], api: TheApi
+) -> Response:
     """The wheels of this release, as `sha256sum --check` reads them."""
     token = token_in(request.scope["headers"])
     return PlainTextResponse(await api.services.boots.wheels(query.instance, token))
@@ -57,7 +59,7 @@ async def wheels(request: Request, query: Annotated[Machine, Query()], api: TheA
 @router.get("/wheels/{name}", response_class=WheelResponse)
 @public
 async def wheel(
-    name: str, request: Request, query: Annotated[Machine, Query()], api: TheApi
+    name: str, request: Request, query: Annotated[InstancePath, Query()], api: TheApi
 ) -> Response:
     """One of them."""
     token = token_in(request.scope["headers"])

@@ -24,7 +24,7 @@ from master.core.expconf.environment import (
 from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.images import environment_problems
-from master.core.expconf.machine_wishes import MachineWishes
+from master.core.expconf.machine_wishes import MachineRequirements
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
@@ -69,7 +69,7 @@ def _not_negative(value: timedelta) -> timedelta:
     return value
 
 
-class CommandResources(MachineWishes):
+class CommandResources(MachineRequirements):
     """What the command gets, and its place in the queue."""
 
     slots: NonNegative = 1

@@ -35,7 +35,7 @@ def _memory(value: Any) -> Any:
     return value
 
 
-class MachineWishes(Section):
+class MachineRequirements(Section):
     """All but `fall_back` are kept in every pool: what no machine of the pool can meet is refused at submission."""
 
     gpu_models: Annotated[Items[str], AfterValidator(_named)] = ()

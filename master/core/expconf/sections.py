@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from master.core.expconf.environment import IN_CONTAINERS, IN_SIZED_SHM, Device, ShmSize, TaskLimits
-from master.core.expconf.machine_wishes import MachineWishes
+from master.core.expconf.machine_wishes import MachineRequirements
 from master.core.expconf.schema import (
     Integer,
     Item,
@@ -26,7 +26,7 @@ MAX_SEED = 2**32 - 1
 MAX_RETENTION_DAYS = 32767
 
 
-class Resources(MachineWishes):
+class Resources(MachineRequirements):
     """What trials get, and their place in the queue."""
 
     slots_per_trial: NonNegative = 1

@@ -36,7 +36,7 @@ from master.core.scheduler.types import (
 )
 from master.core.scheduler.unplaced import explain_shares
 from master.core.scheduler.usage import capacity
-from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
+from master.core.scheduler.victims import Preemptibility, VictimSearch, spare_slots
 
 
 class Claim(NamedTuple):
@@ -225,7 +225,7 @@ class _Round:
         return VictimSearch(
             builder.availability.later,
             candidates,
-            {job_id: Standing(slots) for job_id, slots in spare.items()},
+            {job_id: Preemptibility(slots) for job_id, slots in spare.items()},
             now=self._pool.now,
             mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
         )

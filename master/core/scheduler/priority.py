@@ -36,7 +36,7 @@ from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.rearrange import Rearranging, Room
 from master.core.scheduler.types import Decision, PoolState, Request, Running
 from master.core.scheduler.unplaced import Queued, explain_queued
-from master.core.scheduler.victims import Standing, VictimSearch
+from master.core.scheduler.victims import Preemptibility, VictimSearch
 
 
 def decide(pool: PoolState) -> Decision:
@@ -130,7 +130,7 @@ class _Walk:
         return VictimSearch(
             self._availability.later,
             [one for one in self._pool.running if one.request.job_id in behind],
-            {job_id: Standing(inf, rank=book.age) for job_id, book in books.items()},
+            {job_id: Preemptibility(inf, rank=book.age) for job_id, book in books.items()},
             now=self._pool.now,
             mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
         )

@@ -30,7 +30,7 @@ RESTART_S = 60.0
 """What stopping and starting again costs at least, per slot; makes two small victims dearer than one."""
 
 
-class Standing(NamedTuple):
+class Preemptibility(NamedTuple):
     """What may be asked of a job's work."""
 
     spare: float
@@ -97,7 +97,7 @@ class VictimSearch:
         self,
         future: FreeSlots,
         running: Iterable[Running],
-        jobs: Mapping[str, Standing],
+        jobs: Mapping[str, Preemptibility],
         *,
         now: float,
         mixed_sizes: bool,
@@ -290,7 +290,7 @@ class VictimSearch:
         self._heaps.clear()
 
 
-def _candidate(one: Running, job: Standing, now: float) -> Candidate:
+def _candidate(one: Running, job: Preemptibility, now: float) -> Candidate:
     since = one.started if one.last_checkpoint is None else one.last_checkpoint
     request = one.request
     slots = request.slots

@@ -23,7 +23,7 @@ STOPPED = ("TERMINATED", "STOPPED", "SUSPENDED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class GceMachine:
     """What of a listed machine is used."""
 
     name: str
@@ -51,7 +51,7 @@ class Machine:
 class Page(NamedTuple):
     """A part of a list."""
 
-    machines: Sequence[Machine]
+    machines: Sequence[GceMachine]
     found: Sequence[FoundInstance]
     """Those of the machines that do not wait."""
     unseen: Mapping[str, str]
@@ -61,7 +61,7 @@ class Page(NamedTuple):
 def page_of(page: Any) -> Page:
     """`page`: an InstanceAggregatedList of the vendor's."""
     unseen = {last(zone): "it is unreachable" for zone in page.unreachables}
-    machines: list[Machine] = []
+    machines: list[GceMachine] = []
     for scope, part in page.items.items():
         machines += [machine_of(item) for item in part.instances]
         if part.warning.code not in ("", _EMPTY):
@@ -69,7 +69,7 @@ def page_of(page: Any) -> Page:
     return Page(machines, [found_of(m) for m in machines if not m.is_waiting], unseen)
 
 
-def machine_of(item: Any) -> Machine:
+def machine_of(item: Any) -> GceMachine:
     """`item`: an Instance of the vendor's."""
     named = dict(item.labels)
     zone = last(item.zone)
@@ -89,7 +89,7 @@ def machine_of(item: Any) -> Machine:
         reservation=labels.value_of(named, labels.RESERVATION),
         placement=labels.value_of(named, labels.PLACEMENT),
     )
-    return Machine(
+    return GceMachine(
         name=item.name,
         zone=zone,
         status=item.status,
@@ -103,7 +103,7 @@ def machine_of(item: Any) -> Machine:
     )
 
 
-def found_of(machine: Machine) -> FoundInstance:
+def found_of(machine: GceMachine) -> FoundInstance:
     named = machine.labels
     slots = labels.number_of(named, labels.SLOTS)
     return FoundInstance(
@@ -124,7 +124,7 @@ def found_of(machine: Machine) -> FoundInstance:
     )
 
 
-def _state_of(machine: Machine) -> FoundState:
+def _state_of(machine: GceMachine) -> FoundState:
     if machine.is_over:
         return FoundState.ENDED
     if machine.status in STOPPED:
@@ -136,9 +136,9 @@ def with_last_words(found: FoundInstance, console: str) -> FoundInstance:
     return replace(found, detail=f"{found.detail}: {console}") if console else found
 
 
-def groups_of(machines: Iterable[Machine]) -> Sequence[FoundGroup]:
+def groups_of(machines: Iterable[GceMachine]) -> Sequence[FoundGroup]:
     """Launches of which some machine is not there yet."""
-    by_handle: dict[str, Machine] = {}
+    by_handle: dict[str, GceMachine] = {}
     for machine in machines:
         if machine.is_waiting:
             by_handle.setdefault(_handle(machine).text, machine)
@@ -157,7 +157,7 @@ def groups_of(machines: Iterable[Machine]) -> Sequence[FoundGroup]:
     ]
 
 
-def _handle(machine: Machine) -> Handle:
+def _handle(machine: GceMachine) -> Handle:
     return Handle(
         base=machine.name.rpartition("-")[0],
         count=int(labels.number_of(machine.labels, labels.COUNT) or 1),
@@ -165,7 +165,7 @@ def _handle(machine: Machine) -> Handle:
     )
 
 
-def _why_ended(machine: Machine) -> str:
+def _why_ended(machine: GceMachine) -> str:
     if machine.is_spot:
         return "Google took it back"
     return f"it was stopped ({machine.status.lower()}), by itself or by somebody"

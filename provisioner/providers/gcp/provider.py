@@ -28,7 +28,7 @@ from provisioner.providers.gcp.images import make_image, remove_image
 from provisioner.providers.gcp.labels import CLUSTER, POOL, filter_of, value_of
 from provisioner.providers.gcp.launches import Launches
 from provisioner.providers.gcp.machines import (
-    Machine,
+    GceMachine,
     Page,
     groups_of,
     page_of,
@@ -177,7 +177,7 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
             raise ProviderError(f"{instance_id} does not exist")
         return self._zones[instance_id]
 
-    def _may_start(self, machine: Machine) -> bool:
+    def _may_start(self, machine: GceMachine) -> bool:
         """Its pool stops machines: others that do not run any more are deleted."""
         pool = value_of(machine.labels, POOL)
         may = any(x.pool == pool and x.may_stop for x in self._pools)
@@ -221,7 +221,7 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
             for each in page.found
         ]
 
-    async def _clear_away(self, stopped: Sequence[Machine]) -> None:
+    async def _clear_away(self, stopped: Sequence[GceMachine]) -> None:
         """Machines that ended by themselves still have a disk: their last words are kept, and they are deleted."""
         for machine in stopped:
             if machine.name not in self._stopped:

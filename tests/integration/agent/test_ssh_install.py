@@ -17,7 +17,7 @@ from tests.command_line import run_here
 from tests.real_cluster import WINDLASS, RealCluster, eventually
 from tests.sshd import MISSING, SSHD, Sshd, make_key
 from windlass.install.hosts import parse_host
-from windlass.install.ssh import Access, HostError, Machine
+from windlass.install.ssh import Access, HostError, RemoteMachine
 from windlass.sdk.client import Client
 from windlass.sdk.session import Session
 
@@ -316,7 +316,7 @@ def test_a_password_for_sudo_reaches_sudo_and_nobody_else(
     access = Access(identity=key, known_hosts=known, sudo_password=password)
     machine.start()
     try:
-        with Machine(parse_host(machine.spec), access) as connected:
+        with RemoteMachine(parse_host(machine.spec), access) as connected:
             if said:
                 with pytest.raises(HostError, match=said):
                     connected.become_root()

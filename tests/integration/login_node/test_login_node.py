@@ -20,7 +20,7 @@ from provisioner.batch.ssh import LoginNode, SftpDisk, SshCommands
 from tests.real_cluster import eventually
 from tests.sshd import MISSING, SSHD, Login, Sshd, login_node, make_key
 from windlass.install.hosts import parse_host
-from windlass.install.ssh import HostError, Machine
+from windlass.install.ssh import HostError, RemoteMachine
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason=MISSING)
 
@@ -290,7 +290,7 @@ def test_only_plain_files_are_read(login: Login, tmp_path: Path) -> None:
 
 
 def test_a_program_that_says_too_much_is_not_called_silent(login: Login) -> None:
-    with Machine(parse_host(login.sshd.spec), login.access()) as machine:
+    with RemoteMachine(parse_host(login.sshd.spec), login.access()) as machine:
         with pytest.raises(HostError, match="longer than 1000 bytes"):
             machine.run("head -c 9000000 /dev/zero", most=1000)
         assert machine.run("head -c 1000 /dev/zero", most=1000).code == 0
@@ -299,7 +299,7 @@ def test_a_program_that_says_too_much_is_not_called_silent(login: Login) -> None
 def test_sftp_that_does_not_answer_is_given_up(
     login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Machine(parse_host(login.sshd.spec), login.access()) as machine:
+    with RemoteMachine(parse_host(login.sshd.spec), login.access()) as machine:
         machine.run("true")
         monkeypatch.setattr("windlass.install.ssh.CONNECT_S", 0.2)
         with login.sshd.frozen(), pytest.raises(HostError, match="no SFTP there"):

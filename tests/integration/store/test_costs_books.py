@@ -15,7 +15,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.books import Books
+from master.costs.books import CostRecorder
 from master.costs.lines import By, CostLine, condensed
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
@@ -46,7 +46,7 @@ def gone(record: InstanceRecord, at: float) -> InstanceRecord:
 class World:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
-        self.books = Books(store, clock)
+        self.books = CostRecorder(store, clock)
         self.fleet = FleetRepository(store, self.books.note)
 
     async def users(self) -> None:
@@ -136,11 +136,11 @@ async def test_another_master_goes_on_where_the_last_one_stopped(world: World) -
     await world.ran("b", 2, "m", 2, 60, None)
     for _ in range(5):
         world.clock.advance(777)
-        await Books(world.store, world.clock).book()
+        await CostRecorder(world.store, world.clock).book()
     end = START + 5 * 777 + 10
     world.clock.advance(10)
     await world.save(gone(machine(), end), gone(machine("n"), end))
-    await Books(world.store, world.clock).book()
+    await CostRecorder(world.store, world.clock).book()
     each = 8 * (5 * 777 + 10) / HOUR
     assert await world.sums(lambda x: x.instance_id) == {"m": each, "n": each}
     assert await world.sums(lambda x: (x.experiment_id, x.instance_id)) == {
@@ -221,7 +221,7 @@ async def test_what_a_run_cost_is_booked_before_anybody_can_delete_it(world: Wor
     unit.delete(Task, {"id": "a"})
     await world.store.commit(unit)
     world.clock.advance(HOUR)
-    for books in (world.books, Books(world.store, world.clock)):
+    for books in (world.books, CostRecorder(world.store, world.clock)):
         lines = await books.lines()
         assert sum(x.usd for x in lines if x.job_id == "job-a") == pytest.approx(8 * 540 / HOUR)
 
@@ -232,7 +232,7 @@ async def test_work_that_fell_back_costs_in_the_pool_where_it_ran(world: World) 
     world.clock.advance(HOUR)
     found = {("other", "", None): 8 / 60, ("other", "job-a", 10): 8 * 59 / 60}
     assert await world.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
-    await Books(world.store, world.clock).book()
+    await CostRecorder(world.store, world.clock).book()
     again = World(world.store, world.clock)
     assert await again.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
     assert await again.books.usd_per_hour(10) == pytest.approx(8.0)
@@ -281,7 +281,7 @@ async def test_what_is_kept_up_is_what_would_be_read_anew(world: World) -> None:
                 await world.ran(f"r{turn}", 2, name, 1, max(0.0, at - 50), at)
             case 3:
                 await world.books.book()
-        anew = Books(world.store, world.clock)
+        anew = CostRecorder(world.store, world.clock)
         await world.books.book() if chance.random() < 0.2 else None
 
         def shown(lines: list[CostLine]) -> dict[Any, Any]:

@@ -122,13 +122,13 @@ def speaking(protocol: int, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Our own agent, as a release with that protocol would be."""
     from agent_bootstrap.agent import machine
 
-    real = machine.Machine.hello
+    real = machine.AgentMachine.hello
 
-    def other(self: machine.Machine, *about: Any) -> Any:
+    def other(self: machine.AgentMachine, *about: Any) -> Any:
         return real(self, *about).model_copy(update={"protocol": protocol})
 
     with patch.context() as patched:
-        patched.setattr(machine.Machine, "hello", other)
+        patched.setattr(machine.AgentMachine, "hello", other)
         yield
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.protocol import FROM_AGENT, Hello, IsolationKind
@@ -17,7 +17,7 @@ OLD_HELLO = {"type": "hello", "version": "0.1.0", "agent_id": "a", "pool": "p", 
 
 def test_the_hello_says_what_the_runtime_does(tmp_path: Path) -> None:
     options = parse_options({"master_url": "http://m:1", "work_dir": str(tmp_path)})
-    hello = Machine(options, Hardware(), FakeRuntime()).hello((), 0)
+    hello = AgentMachine(options, Hardware(), FakeRuntime()).hello((), 0)
     assert hello.isolation is IsolationKind.DIRECTORY
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from agent_bootstrap.agent import cli
 from agent_bootstrap.agent.announcement import announced
 from agent_bootstrap.agent.daemon import AgentEnd
-from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.slots import Hardware
@@ -243,7 +243,7 @@ def test_limits_of_the_agent_count_where_a_task_has_none(
     options = parse_options(
         {"master_host": "m", "default_limits": {"cpus": 1.5, "memory": "64GiB"}}
     )
-    machine = Machine(options, Hardware(), FakeRuntime())
+    machine = AgentMachine(options, Hardware(), FakeRuntime())
     spec = ContainerSpec(
         container_id="c",
         allocation_id="a",

@@ -17,14 +17,14 @@ import pytest
 from agent_bootstrap import relay
 from agent_bootstrap.channels import asked as asked_module
 from agent_bootstrap.channels import asks, desk
-from agent_bootstrap.channels.asked import Asked, box_folders
-from agent_bootstrap.channels.asks import FOLDER, Ask
+from agent_bootstrap.channels.asked import RequestedTransport, box_folders
+from agent_bootstrap.channels.asks import FOLDER, TransportRequest
 from agent_bootstrap.channels.mux import HEAD, Kind, Mux
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.channels.tickets import NOTICE
 from tests.fakes.ways_world import eventually, job_folder, until
 
-ASK = Ask(way="files", node="wl-1/0", session="0" * 16)
+ASK = TransportRequest(way="files", node="wl-1/0", session="0" * 16)
 
 
 async def refused() -> Stream:
@@ -36,7 +36,7 @@ async def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     """A desk serves it."""
     monkeypatch.setattr(desk, "LOOK_S", 0.02)
     (tmp_path / FOLDER).mkdir()
-    running = asyncio.create_task(desk.Desk(tmp_path, refused).run())
+    running = asyncio.create_task(desk.TransportServer(tmp_path, refused).run())
     yield tmp_path
     assert not running.done()
     running.cancel()
@@ -60,10 +60,10 @@ async def test_an_ask_that_is_none_stops_no_other(root: Path) -> None:
     await ask(root)
 
 
-def node(root: Path, way: Literal["srun", "files"] = "files") -> Asked:
+def node(root: Path, way: Literal["srun", "files"] = "files") -> RequestedTransport:
     """Of the job that `job_folder` makes, with a relay's notice there."""
     (root / NOTICE).write_text('{"hosts": [], "port": 1}')
-    return Asked(way, job_folder(root), {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"})
+    return RequestedTransport(way, job_folder(root), {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"})
 
 
 async def test_a_node_that_asks_for_another_way_keeps_that_ask(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_an_srun_with_much_to_say_is_heard_to_its_end(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     job_folder(root)
-    ask_ = Ask(way="srun", node="wl-1/0", session="0" * 16, job_id="7", host="n1")
+    ask_ = TransportRequest(way="srun", node="wl-1/0", session="0" * 16, job_id="7", host="n1")
     ask_.write(root)
     await until(lambda: "already completing" in ask_.why(root))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.alone import END_VARIABLE, Alone, end_machine, since_contact_s
+from agent_bootstrap.agent.alone import END_VARIABLE, OrphanTimer, end_machine, since_contact_s
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, Connect
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.protocol import Channel, ChannelClosed
@@ -59,7 +59,7 @@ def test_an_agent_that_is_refused_ends_its_machine_only_later(tmp_path: Path) ->
 
 def test_the_time_counts_over_restarts_of_the_agent() -> None:
     clock = ManualClock()
-    alone = Alone(HALF_HOUR, clock, already_s=1790.0)
+    alone = OrphanTimer(HALF_HOUR, clock, already_s=1790.0)
     clock.advance(20)
     assert not alone.is_over(), "each tries for a while"
     assert alone.is_over_with_those_before()
@@ -101,7 +101,7 @@ def test_what_cannot_be_shut_down_says_so(
 
 def test_without_a_limit_nobody_is_ever_alone() -> None:
     clock = ManualClock()
-    alone = Alone(None, clock, already_s=1e9)
+    alone = OrphanTimer(None, clock, already_s=1e9)
     clock.advance(1e9)
     assert not alone.is_over()
     assert not alone.is_over_with_those_before()

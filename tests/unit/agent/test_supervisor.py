@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.machine import Machine
+from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.supervisor import contact
@@ -62,7 +62,7 @@ def test_tasks_outlive_a_master_that_comes_back_in_time_and_no_other(
 async def test_each_heartbeat_is_noted_for_supervisors(tmp_path: Path) -> None:
     options = parse_options({"master_host": "m", "work_dir": str(tmp_path), "orphan_ttl": "2h"})
     assert options.orphan_ttl == timedelta(hours=2)
-    Machine(options, Hardware(), FakeRuntime()).note_contact()
+    AgentMachine(options, Hardware(), FakeRuntime()).note_contact()
     assert (tmp_path / contact.FILE).exists()
     with pytest.raises(InvalidConfig, match="orphan_ttl: must be 1m or more"):
         parse_options({"master_host": "m", "orphan_ttl": "30s"})

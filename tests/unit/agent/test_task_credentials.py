@@ -20,8 +20,8 @@ from agent_bootstrap.agent.metadata.credentials import (
     PAUSE_S,
     STORAGE_SCOPE,
     AwsRole,
+    CachedAnswer,
     GoogleAccount,
-    Kept,
     NoRole,
     Secret,
     storage_scopes,
@@ -71,16 +71,16 @@ def source(clock: ManualClock) -> Source:
 
 
 @pytest.fixture
-def kept(source: Source, clock: ManualClock) -> Kept:
-    return Kept(source, clock, early=AWS_EARLY)
+def kept(source: Source, clock: ManualClock) -> CachedAnswer:
+    return CachedAnswer(source, clock, early=AWS_EARLY)
 
 
-async def number(kept: Kept) -> object:
+async def number(kept: CachedAnswer) -> object:
     return (await kept.get()).document["number"]
 
 
 async def test_credentials_are_kept_until_shortly_before_they_expire(
-    kept: Kept, clock: ManualClock
+    kept: CachedAnswer, clock: ManualClock
 ) -> None:
     assert [await number(kept) for _ in range(100)] == [1] * 100
     clock.advance(3600 - AWS_EARLY.total_seconds() - 1)
@@ -90,7 +90,7 @@ async def test_credentials_are_kept_until_shortly_before_they_expire(
 
 
 async def test_a_service_that_refuses_is_asked_now_and_then_while_what_is_kept_is_good(
-    kept: Kept, source: Source, clock: ManualClock
+    kept: CachedAnswer, source: Source, clock: ManualClock
 ) -> None:
     await kept.get()
     source.is_down = True

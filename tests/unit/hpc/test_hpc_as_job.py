@@ -10,9 +10,9 @@ import pytest
 from hpc_world import HOME, QUEUES, facts
 
 from master.hpc import as_job, up
-from master.hpc.as_job import Leg, end_all, legs, new_leg, read_leg, submit, write_leg
+from master.hpc.as_job import MasterJobSpec, end_all, legs, new_leg, read_leg, submit, write_leg
 from master.hpc.gather import Where
-from master.hpc.place import Place, Running
+from master.hpc.place import MasterRecord, Place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.up import Wishes
 from provisioner.batch.pbs.arguments import qsub_line
@@ -21,7 +21,9 @@ from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
 from windlass.base.errors import Conflict, InvalidArgument
 
-LEG = Leg(name="wm-1", system="slurm", queue="gpu", walltime_s=3600, account="team", python="/py")
+LEG = MasterJobSpec(
+    name="wm-1", system="slurm", queue="gpu", walltime_s=3600, account="team", python="/py"
+)
 PLACE = Place(Path("/home/me/windlass"))
 
 
@@ -80,7 +82,7 @@ def test_a_damaged_leg_is_written_anew_and_its_jobs_are_found(
     monkeypatch.setattr(as_job, "batch_system", lambda *_: SlurmSystem(slurm))
     asyncio.run(submit(place, LEG, 1))
     place.note(
-        Running(host="", folder=tmp_path, url="", cluster_id="", system="slurm", job=LEG.name)
+        MasterRecord(host="", folder=tmp_path, url="", cluster_id="", system="slurm", job=LEG.name)
     )
     (tmp_path / "master-job" / "leg.json").write_text("{")
     plan = planned(address="127.0.0.1", shared=(replace(HOME, path=str(tmp_path)),))

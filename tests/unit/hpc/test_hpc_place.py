@@ -10,12 +10,12 @@ import pytest
 from hpc_world import DISK, HOME, facts
 
 from master.hpc.file_systems import look_at
-from master.hpc.place import Place, Running, find_place, known_place
+from master.hpc.place import MasterRecord, Place, find_place, known_place
 from master.hpc.plan import Plan, plan_of
 from master.hpc.private import require_here, write_config
 from windlass.base.errors import Conflict, InvalidArgument
 
-RUNNING = Running(
+RUNNING = MasterRecord(
     host="login2",
     folder=Path(DISK.path),
     url="https://10.0.0.5:21000",

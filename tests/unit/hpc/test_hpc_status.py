@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from master.hpc.place import Place, Running
+from master.hpc.place import MasterRecord, Place
 from tests.command_line import run_here
 
 CLUSTER = "c0ffee00-1"
@@ -47,7 +47,7 @@ def place_of(folder: Path, url: str, qstat: str) -> Path:
     command.chmod(0o755)
     place = Place(folder / "windlass")
     place.make()
-    running = Running(
+    running = MasterRecord(
         host="login1",
         folder=folder / "data",
         url=url,

@@ -14,14 +14,14 @@ from provisioner.fleet.state import (
     LIST_GRACE_S,
     Agents,
     Catalogue,
+    EndAcknowledged,
     Event,
     FleetState,
     Launched,
     LaunchRefused,
     LaunchUnanswered,
-    Looked,
     PoolSetup,
-    Told,
+    ProviderListing,
 )
 from provisioner.providers.base import (
     Accepted,
@@ -63,8 +63,8 @@ def found(instance_id: str, state: FoundState = FoundState.RUNNING) -> FoundInst
     )
 
 
-def looked(at: float, *instances: FoundInstance) -> Looked:
-    return Looked(provider="cloud", started_at=at, found=Inventory(instances=instances))
+def looked(at: float, *instances: FoundInstance) -> ProviderListing:
+    return ProviderListing(provider="cloud", started_at=at, found=Inventory(instances=instances))
 
 
 def asked(now: float = 0.0) -> FleetState:
@@ -109,7 +109,7 @@ def test_a_list_from_before_the_delivery_queues_nothing_again() -> None:
         count=2,
         accepted=Accepted(handle="h", look_again_s=1.0),
     )
-    look = Looked(provider="cloud", started_at=4.0, found=Inventory(groups=(group,)))
+    look = ProviderListing(provider="cloud", started_at=4.0, found=Inventory(groups=(group,)))
     late = after(forget_finished(listed), 6.0, look)
     assert not late.intents, "cancelling it would end machines that work"
     assert set(late.instances) == {"m0", "m1"}
@@ -151,7 +151,7 @@ def test_a_launch_without_any_answer_is_given_up_only_when_a_later_list_shows_no
     under_way = after(called(state, [state.intents["i"]], 155.0), 160.0, looked(156.0))
     assert under_way.intents["i"].state is IntentState.CALLED
     failed_list = after(
-        state, 160.0, Looked(provider="cloud", started_at=155.0, found=None, error="down")
+        state, 160.0, ProviderListing(provider="cloud", started_at=155.0, found=None, error="down")
     )
     assert failed_list.intents["i"].state is IntentState.CALLED
     given_up = after(state, 160.0, looked(155.0))
@@ -180,8 +180,8 @@ def test_a_machine_is_written_off_only_after_everybody_was_told() -> None:
     ((_, _, is_gone, document),) = [x for x in unsaved(running, gone).instances if x[0] == "m0"]
     assert not is_gone
     assert document["state"] == "gone"
-    told = after(gone, 70.0, Told(instance_id="m0"))
-    twice = after(told, 71.0, Told(instance_id="m0"))
+    told = after(gone, 70.0, EndAcknowledged(instance_id="m0"))
+    twice = after(told, 71.0, EndAcknowledged(instance_id="m0"))
     assert [x[:3] for x in unsaved(gone, told).instances if x[0] == "m0"] == [("m0", "gpu", True)]
     assert told.ledger.gone_usd == twice.ledger.gone_usd > 0
     assert set(forget_finished(told).instances) == {"m1"}

@@ -24,8 +24,8 @@ from provisioner.batch.job_files import Shape
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
-from rm_backends.batch.strange_jobs import AT_START, StrangeJobs
-from rm_backends.batch.telling import Telling
+from rm_backends.batch.strange_jobs import AT_START, ForeignJobs
+from rm_backends.batch.telling import DispatchReport
 from rm_backends.batch.users import UserSystems, require_user
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld, FakeBatch
@@ -236,7 +236,7 @@ async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_k
     ]
     asked.of("alice")
     made["alice"].named = [report("wl-c0-known"), replace(report("wl-c0-too"), job_id="5")]
-    strange = StrangeJobs(asked, "wl-c0-")
+    strange = ForeignJobs(asked, "wl-c0-")
     leases = {"wl-c0-known": lease("wl-c0-known", "alice")}
     await strange.look(leases)
     assert not caplog.records
@@ -252,7 +252,7 @@ async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_k
 
 async def test_a_site_that_does_not_list_all_jobs_is_asked_again_and_holds_up_nothing() -> None:
     asked, made = systems()
-    site, strange = made[""], StrangeJobs(asked, "wl-c0-")
+    site, strange = made[""], ForeignJobs(asked, "wl-c0-")
     site.silent_users.add("")
     await strange.look({})
     site.silent_users.clear()
@@ -264,7 +264,7 @@ async def test_a_site_that_does_not_list_all_jobs_is_asked_again_and_holds_up_no
 async def test_where_all_jobs_are_the_masters_own_no_others_are_listed() -> None:
     asked, made = systems()
     asked.users = None
-    await StrangeJobs(asked, "wl-c0-").look({})
+    await ForeignJobs(asked, "wl-c0-").look({})
     assert made[""].listings == 0
 
 
@@ -291,7 +291,7 @@ def test_a_job_is_of_the_user_only_where_the_pool_says_so() -> None:
 
 
 def test_requests_that_are_alike_but_of_different_users_wait_for_different_reasons() -> None:
-    telling = Telling(
+    telling = DispatchReport(
         options=OPTIONS,
         leases=(),
         queue=None,

@@ -12,7 +12,7 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.refusals import MAX_KNOWN, MAX_STRANGERS, Refusals
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.ports import JoinGrant, JoinKind
-from rm_backends.views import JoinRequest, RefusalView, Standing
+from rm_backends.views import AgentStatus, JoinRequest, RefusalView
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
 from tests.fakes.virtual_time import run
 from tests.unit.rm_backends.test_rm_joining import refused
@@ -35,7 +35,7 @@ async def join(
     credential: str = OWN,
     pool: str = "",
     protocol: int = PROTOCOL_VERSION,
-) -> Standing:
+) -> AgentStatus:
     asked = JoinRequest(agent_id=agent_id, version="9", protocol=protocol, pool=pool)
     return await world.shared.joins.join(asked, token=token, credential=credential, peer="10.1.1.1")
 
@@ -50,7 +50,7 @@ def test_who_has_joined_connects_without_a_token() -> None:
     async def main() -> None:
         async with agents_world(*POOLS) as world:
             standing = await join(world, token=granted(world, "once"))
-            assert standing == Standing(agent_id="a1", pool="gpu")
+            assert standing == AgentStatus(agent_id="a1", pool="gpu")
             assert world.store.records["a1"].credential_hash == credential_hash(OWN)
             await world.restart()
             agent = world.new_agent("a1", token="", credential=OWN, pool="gpu")

@@ -10,7 +10,7 @@ import pytest
 from master.core.scheduler.fitting import REAL, FreeSlots, Shape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import Job, Placement, Request, Running, SchedulerSettings
-from master.core.scheduler.victims import Standing, VictimSearch, spare_slots
+from master.core.scheduler.victims import Preemptibility, VictimSearch, spare_slots
 
 NOW = 1000.0
 
@@ -54,7 +54,7 @@ def search(
         SchedulerSettings(allow_heterogeneous_fits=mixed_sizes),
         [(name, size, size - used[name], REAL) for name, size in sizes.items()],
     )
-    standings = {job: Standing(slots) for job, slots in spare.items()}
+    standings = {job: Preemptibility(slots) for job, slots in spare.items()}
     return VictimSearch(future, running, standings, now=NOW, mixed_sizes=mixed_sizes), future
 
 
@@ -206,7 +206,7 @@ def test_spare_slots(share: int, preemptible: dict[int, int], fixed: int, spare:
 
 def ranked(running: list[Running], ranks: dict[str, int]) -> VictimSearch:
     future = FreeSlots(SchedulerSettings(), [("n", 8, 8 - len(running), REAL), ("m", 8, 0, REAL)])
-    standings = {job: Standing(inf, rank=rank) for job, rank in ranks.items()}
+    standings = {job: Preemptibility(inf, rank=rank) for job, rank in ranks.items()}
     return VictimSearch(future, running, standings, now=NOW, mixed_sizes=False)
 
 

@@ -10,6 +10,7 @@ from provisioner.capacity import rows as capacity_rows
 from provisioner.fleet.instances import (
     instance_document,
     instance_from_document,
+    is_written_alike,
 )
 from provisioner.fleet.intents import intent_document, intent_from_document
 from provisioner.fleet.state import FleetState
@@ -45,13 +46,12 @@ def unsaved(old: FleetState, new: FleetState) -> Unsaved:
             document = intent_document(intent)
             if known is None or document != intent_document(known):
                 intents.append((intent.id, document))
-    instances = []
-    for record in new.instances.values():
-        before = old.instances.get(record.id)
-        if before is not record:
-            written = instance_document(record)
-            if before is None or written != instance_document(before):
-                instances.append((record.id, record.pool, record.told, written))
+    instances = [
+        (record.id, record.pool, record.told, instance_document(record))
+        for record in new.instances.values()
+        if (before := old.instances.get(record.id)) is not record
+        and (before is None or not is_written_alike(before, record))
+    ]
     remembered = (new.ledger, new.ended_lost) != (old.ledger, old.ended_lost)
     return Unsaved(
         intents=tuple(intents),

@@ -13,8 +13,9 @@ the next one, and a list that failed says nothing).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from provisioner.money.prices import usd_for
@@ -236,11 +237,17 @@ _VOLATILE_INSTANCE = {
     "terminate_refused",
 }
 _INSTANCES: StrictJson[InstanceRecord] = StrictJson(InstanceRecord)
+_written = attrgetter(*(x.name for x in fields(InstanceRecord) if x.name not in _VOLATILE_INSTANCE))
 
 
 def instance_document(instance: InstanceRecord) -> dict[str, Any]:
     document: dict[str, Any] = _INSTANCES.dump(instance, exclude=_VOLATILE_INSTANCE)
     return document
+
+
+def is_written_alike(one: InstanceRecord, other: InstanceRecord) -> bool:
+    """Their documents are the same."""
+    return bool(_written(one) == _written(other))
 
 
 def instance_from_document(document: Mapping[str, Any]) -> InstanceRecord:
@@ -350,13 +357,22 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
 
 
 def is_steady(record: InstanceRecord, connected: bool, busy: bool | None) -> bool:
-    """A ready machine of which no new list says anything, and whose agent is as it was: `step` would not change it."""
+    """A ready machine whose agent is as it was: `step` would not change it if no new list says anything of it."""
     return (
         connected
         and record.silent_since is None
         and not record.missed_looks
         and record.moving_since is None
         and (busy is None or busy == (record.idle_since is None))
+    )
+
+
+def shows_as_before(record: InstanceRecord, seen: Observation) -> bool:
+    """That list says nothing of a steady machine that is not known: `step` would not change it either."""
+    return (
+        seen.listing is Listing.RUNNING
+        and record.looks >= LOOKS_UNTIL_GONE
+        and seen.ends_at in (None, record.ends_at)
     )
 
 

@@ -28,6 +28,7 @@ from provisioner.fleet.instances import (
     Wish,
     is_steady,
     may_end_lost,
+    shows_as_before,
     step,
     terminating,
 )
@@ -267,8 +268,11 @@ class ReconcilePass:
             )
 
     def _is_quiet(self, record: InstanceRecord, agents: Agents) -> bool:
-        """It works or idles as before, and no new list names it: a step would change nothing."""
-        if record.state is not InstanceState.READY or record.id in self._seen:
+        """It works or idles as before, and no new list says anything new of it: a step would change nothing."""
+        if record.state is not InstanceState.READY or record.id in self._notices:
+            return False
+        seen = self._seen.get(record.id)
+        if seen is not None and not shows_as_before(record, seen):
             return False
         node = agents.nodes.get(record.id)
         if record.notice is not None or (node is not None and node.notice is not None):

@@ -298,6 +298,10 @@ class Provisioner:
                 self._debounce.cancel()
                 self._debounce = None
 
+    def look(self) -> None:
+        """List the providers that may be asked again now; each pass does so when it begins."""
+        self._calls.start_looks()
+
     async def reconcile_pass(self) -> None:
         """Take in answers, plan, commit, act. `run` calls it; tests may, inside `owning_calls`."""
         begun = perf_counter()

@@ -167,7 +167,8 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
             phase = Phase.UP if shown else Phase.COMING
             ready_in_s = 0.0 if shown else SOON_S
         offer = record.offer
-        ready_at = now if record.up_at is None else record.up_at
+        up_at = record.up_at
+        ready_at = now if up_at is None else up_at
         claims = record.claims if now - ready_at < CLAIM_SETTLE_S else ()
     return Machine(
         name=record.id,

@@ -80,6 +80,9 @@ class Baseline(ABC):
     async def owning_calls(self) -> AsyncIterator[None]:
         yield
 
+    def look(self) -> None:  # noqa: B027 - as above
+        """Machines are looked at."""
+
     def note_agent(self, instance_id: str, connected: bool) -> None:  # noqa: B027 - as above
         """Nodes are looked at."""
 

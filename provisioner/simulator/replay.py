@@ -115,6 +115,9 @@ class Buyer(Protocol):
 
     async def reconcile_pass(self) -> None: ...
 
+    def look(self) -> None:
+        """Have providers listed that have news, for the next pass."""
+
     def note_agent(self, instance_id: str, connected: bool) -> None: ...
 
     def blocked_offers(self) -> Sequence[BlockedOffer]: ...
@@ -359,21 +362,23 @@ class _Replay:
             self._cluster.fleet_changed = False
             before = self._calls()
             await self._provisioner.reconcile_pass()
-            for _ in range(CALL_TURNS):
-                await asyncio.sleep(0)
-            asked, ended, told = (
-                now - then for now, then in zip(self._calls(), before, strict=True)
-            )
-            # Its answer is taken in; or the list that shows it gone is asked for, and taken in.
-            passes = max(passes, 2 if ended else 1 if asked or told else 0)
+            await self._answers()
+            asked, ended = (now - then for now, then in zip(self._calls(), before, strict=True))
+            if ended:
+                self._provisioner.look()  # what shows them gone
+                await self._answers()
+            passes = max(passes, 1 if asked or ended else 0)
 
-    def _calls(self) -> tuple[int, int, int]:
-        """Launches, terminations, and machines that the cluster was told are gone, so far."""
+    async def _answers(self) -> None:
+        for _ in range(CALL_TURNS):
+            await asyncio.sleep(0)
+
+    def _calls(self) -> tuple[int, int]:
+        """Launches and terminations so far."""
         providers = self._providers.values()
         return (
             sum(each.launches + each.starts + each.refused for each in providers),
             sum(provider.terminations for provider in providers),
-            self._cluster.told_gone,
         )
 
     def _next_look_s(self, now_s: float) -> float:

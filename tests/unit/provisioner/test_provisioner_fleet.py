@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from provisioner.fleet.instances import (
     ALLOWED,
+    LOOKS_UNTIL_GONE,
     BootNote,
     EndKind,
     InstanceRecord,
@@ -18,11 +19,14 @@ from provisioner.fleet.instances import (
     Listing,
     Observation,
     Rules,
+    Stop,
     instance_document,
     instance_from_document,
     is_steady,
+    is_written_alike,
     may_end_lost,
     move,
+    shows_as_before,
     step,
     terminating,
 )
@@ -33,11 +37,24 @@ from provisioner.fleet.intents import (
     intent_from_document,
     launch_token,
 )
-from provisioner.types import Market
+from provisioner.types import Market, Notice
 from tests.fakes.fleet_world import an_offer
 from windlass.base.errors import Conflict
 
 S, L = InstanceState, Listing
+OTHER: dict[str, Any] = {
+    "offer": an_offer(8),
+    "state": S.LOST,
+    "end_kind": EndKind.LOST,
+    "claims": ("a",),
+    "stops": (Stop(since=1.0),),
+    "notice": Notice(at=9.0, why="spot"),
+    "told": True,
+    "stop_under_way": True,
+    "generation": 2,
+} | dict.fromkeys([x.name for x in fields(InstanceRecord) if "float" in str(x.type)], 77.0)
+OTHER |= {"looks": 1, "missed_looks": 1}
+"""A value of each field that is no text, another than in `record()`."""
 RULES = Rules(boot_deadline_s=300.0, list_grace_s=60.0)
 GAVE_UP = BootNote("the pool's startup_script ended with exit code 3", failed=True)
 
@@ -69,6 +86,35 @@ def test_a_step_changes_nothing_of_a_machine_that_is_steady(
     stepped = step(ready, Observation(connected=connected, busy=busy), now, RULES)
     changes = stepped.record is not ready or stepped.wish is not None
     assert is_steady(ready, connected, busy) == (connected and not changes)
+
+
+@given(
+    looks=st.integers(0, LOOKS_UNTIL_GONE),
+    ends_at=st.none() | st.just(500.0),
+    listing=st.sampled_from(L),
+    told_ends_at=st.none() | st.sampled_from([500.0, 600.0]),
+    started_at=st.none() | st.just(7.0),
+)
+def test_nor_does_a_list_that_shows_it_as_before(
+    looks: int,
+    ends_at: float | None,
+    listing: Listing,
+    told_ends_at: float | None,
+    started_at: float | None,
+) -> None:
+    first = 10.0 if looks else None
+    ready = record(S.READY, looks=looks, first_look_at=first, idle_since=None, ends_at=ends_at)
+    seen = Observation(
+        listing=listing,
+        looked_at=90.0,
+        started_at=started_at,
+        ends_at=told_ends_at,
+        connected=True,
+        busy=True,
+    )
+    stepped = step(ready, seen, 100.0, RULES)
+    same = stepped.record is ready and stepped.wish is None
+    assert shows_as_before(ready, seen) == (same and listing is L.RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +303,14 @@ def test_documents_bring_back_what_counts() -> None:
     assert restored == replace(intent, state=IntentState.CALLED, tries=0)
     assert intent_from_document(intent_document(replace(intent, state=IntentState.FAILED))) is None
     assert intent_document(replace(intent, state=IntentState.ANSWERED))["finished"] is True
+
+
+@pytest.mark.parametrize("name", [x.name for x in fields(InstanceRecord)])
+def test_records_are_written_alike_if_their_documents_are_the_same(name: str) -> None:
+    one = record(S.READY)
+    other = replace(one, **{name: OTHER.get(name, "other")})
+    same = instance_document(one) == instance_document(other)
+    assert is_written_alike(one, other) == same
 
 
 def test_r1_the_token_stands_for_all_parameters() -> None:

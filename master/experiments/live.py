@@ -252,7 +252,14 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         )
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
-        return self._parts.specs.trial(self, self.trial_of(state), state, token)
+        return self._parts.specs.trial(
+            self.state,
+            self.trial_of(state),
+            state,
+            owner=self.owner,
+            owner_name=self.owner_name,
+            token=token,
+        )
 
     def registry_login(self, state: AllocationState) -> Login | None:
         return self._parts.specs.cluster.registry_login(self.config, state.pool)

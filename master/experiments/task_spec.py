@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from agent_bootstrap.container_options import CheckpointFolder
 from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import Owner
 from master.allocations.machine import AllocationState
 from master.allocations.mounts import SHARED_FS, below_host_folder, storage_mount
 from master.allocations.peer_ssh import PeerKeys
@@ -21,11 +21,8 @@ from master.allocations.task_environment import (
     own_variables,
 )
 from master.core.expconf import ExperimentConfig
-from master.experiments.state import TrialState
+from master.experiments.state import ExperimentState, TrialState
 from rm_backends.base import BindMount, LaunchSpec, TaskFile
-
-if TYPE_CHECKING:
-    from master.experiments.live import LiveExperiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +33,20 @@ class TaskSpecs:
     keys: PeerKeys
 
     def trial(
-        self, live: LiveExperiment, trial: TrialState, allocation: AllocationState, token: str
+        self,
+        experiment: ExperimentState,
+        trial: TrialState,
+        allocation: AllocationState,
+        *,
+        owner: Owner,
+        owner_name: str,
+        token: str,
     ) -> LaunchSpec:
-        config = self.cluster.resolved(live.config, allocation.pool)
-        options = self.cluster.options(config, allocation, live.owner)
+        config = self.cluster.resolved(experiment.config, allocation.pool)
+        options = self.cluster.options(config, allocation, owner)
         environment = {
-            **common(allocation, token, task_type="TRIAL", user=live.owner_name),
-            **_trial(live, trial, config),
+            **common(allocation, token, task_type="TRIAL", user=owner_name),
+            **_trial(experiment, trial, config),
             **{name: str(port) for name, port in allocation.ports.items()},
             **self.cluster.peer_network(allocation),
             **own_variables(config, allocation),
@@ -56,31 +60,33 @@ class TaskSpecs:
             work_dir=WORK_DIR,
             files=(*self.cluster.startup_hook(allocation.current_pool), *self._ssh(allocation)),
             binds=tuple(_binds(config)),
-            options=options.model_copy(update={"checkpoints": _checkpoints(live, trial)}),
+            options=options.model_copy(update={"checkpoints": _checkpoints(experiment, trial)}),
         )
 
     def _ssh(self, allocation: AllocationState) -> Iterable[TaskFile]:
         return self.keys.files(allocation.id) if has_peers(allocation) else ()
 
 
-def _checkpoints(live: LiveExperiment, trial: TrialState) -> CheckpointFolder | None:
-    mount = storage_mount(live.config)
+def _checkpoints(experiment: ExperimentState, trial: TrialState) -> CheckpointFolder | None:
+    mount = storage_mount(experiment.config)
     if mount is None:
         return None
     return CheckpointFolder(
         host_path=mount.source,
-        below=below_host_folder(live.config.checkpoint_storage),
+        below=below_host_folder(experiment.config.checkpoint_storage),
         make=mount.target == SHARED_FS,
-        experiment_id=live.state.id,
+        experiment_id=experiment.id,
         trial_id=trial.id,
     )
 
 
-def _trial(live: LiveExperiment, trial: TrialState, config: ExperimentConfig) -> dict[str, str]:
+def _trial(
+    experiment: ExperimentState, trial: TrialState, config: ExperimentConfig
+) -> dict[str, str]:
     checkpoint = trial.latest_checkpoint or trial.warm_start_checkpoint
     steps = trial.latest_checkpoint_steps if trial.latest_checkpoint else 0
     environment = {
-        "DET_EXPERIMENT_ID": str(live.state.id),
+        "DET_EXPERIMENT_ID": str(experiment.id),
         "DET_TRIAL_ID": str(trial.id),
         "DET_TRIAL_RUN_ID": str(trial.run_id),
         "DET_TRIAL_SEED": str(trial.seed),

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from master.config.slurm_api import SlurmApiSection, require_many_users, require_slurm
 from master.core.expconf.durations import PositiveDuration
 from master.core.expconf.schema import Items, Number, Positive, Section
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
+from provisioner.sections.slurm_api import SlurmApiSection, require_many_users, require_slurm
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.sizes import Size

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from master.config.batch import BatchSection, SiteKeys, pool_section, project_source
-from master.config.slurm_api import require_slurm
 from master.core.expconf.schema import FreeMap, Item, Port, Section
+from provisioner.sections.slurm_api import require_slurm
 from windlass.base.no_effect import NoEffect
 
 _NO_LAUNCHER = NoEffect("there is no launcher: the master submits jobs itself", together=True)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from master.config.batch import BatchKeys, SiteKeys
 from master.config.model import MasterConfig
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
-from provisioner.providers.pilots.offers import LEAST_PILOT_S
+from provisioner.providers.pilots.times import LEAST_PILOT_S
 from windlass.base.durations import format_duration
 
 

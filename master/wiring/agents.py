@@ -13,7 +13,7 @@ from master.config.pools import pilot_side
 from master.core.fall_back import Rule
 from master.wiring.batch.pilots import FOLDER as PILOTS
 from provisioner.providers.pilots.book import PilotBook
-from provisioner.providers.pilots.offers import MARGIN_S, STAGGER, WALLTIME_S
+from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
 

@@ -17,7 +17,6 @@ from agent_bootstrap.agent.scratch import OF_JOBS
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
 from master.config.batch import BatchSection, SlurmSection, SshSection
-from master.config.slurm_api import SlurmApiSection
 from master.data_folder import TLS
 from master.store import tables
 from master.store.store import Store
@@ -35,6 +34,7 @@ from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.batch.slurm.rest.ways import rest_system, user_system
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.sections.slurm_api import SlurmApiSection
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, nothing_refused
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
@@ -176,7 +176,7 @@ def _users(
 
     def system_of(user: str) -> BatchSystem:
         if api is not None:
-            return user_system(api.way, user, commands, of(user))
+            return user_system(api, user, commands, of(user))
         if isinstance(system, SlurmSystem):
             return SlurmSystem(of(user), of=system)
         return PbsSystem(of(user))
@@ -191,7 +191,7 @@ def _users(
 
 def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> BatchSystem:
     if api is not None:
-        return rest_system(api.way, commands)
+        return rest_system(api, commands)
     return SlurmSystem(commands) if kind == "slurm" else PbsSystem(commands)
 
 

@@ -15,7 +15,7 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import Pilot
-from provisioner.providers.pilots.offers import MARGIN_S
+from provisioner.providers.pilots.times import MARGIN_S
 from provisioner.types import Scope
 
 ASK_AGAIN_S = 60.0

@@ -6,25 +6,16 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from math import ceil
 
-from master.core.scheduler.end_times import LEAST_S
 from provisioner.batch.base import Queue, Site
 from provisioner.batch.job_files import JobFiles, Shape
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
+from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
 from provisioner.types import Market, Offer, OfferKey, Quota
 from windlass.base.durations import format_duration
 
-WALLTIME_S = 4 * 3600.0
-"""Where neither the operator nor the queue says how long."""
-MARGIN_S = 60.0
-"""Work has left a pilot so long before its time is over."""
-STAGGER = 0.1
-"""Pilots ask for up to so much less than their walltime: those that were submitted together do not end together."""
-LEAST_PILOT_S = 60.0 * ceil((LEAST_S + MARGIN_S) / (1 - STAGGER) / 60)
-"""Nothing whose run time nobody knows is placed on a pilot of a shorter walltime."""
 BOOT_S = 10.0
 BOOT_DEADLINE_S = 900.0
 """How long a job may run until its agents have joined: the file system of a site may be slow."""

@@ -57,13 +57,7 @@ from provisioner.providers.pilots.answers import (
 )
 from provisioner.providers.pilots.book import SHAPES, Pilot, PilotBook
 from provisioner.providers.pilots.nodes import AVOIDED_S, avoided, noted_nodes
-from provisioner.providers.pilots.offers import (
-    PilotOptions,
-    offers_of,
-    queue_of,
-    shape_of,
-    sold_as,
-)
+from provisioner.providers.pilots.offers import PilotOptions, offers_of, queue_of, shape_of, sold_as
 from provisioner.providers.pilots.stages import PilotStages
 from provisioner.providers.pilots.submissions import GATHER_S, SUBMISSIONS, Submissions
 from provisioner.types import Offer

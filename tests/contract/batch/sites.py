@@ -14,8 +14,9 @@ from provisioner.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
 from provisioner.batch.commands import Commands, LocalCommands
 from provisioner.batch.pbs.system import PbsSystem
 from provisioner.batch.shared_site import SharedSite
-from provisioner.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.slurm.rest.ways import rest_system
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.sections.slurm_api import SlurmApiSection
 from tests.pbs import Pbs, live_queue
 from tests.slurm import Slurm
 from tests.slurmrestd import Slurmrestd, inetd_program
@@ -94,10 +95,10 @@ def rest_site(
     """`way`: http and unix with tokens, inetd without. `commands`: as of `slurm_site`."""
     local = LocalCommands(environ=rest.slurm.environment)
     urls = {"http": rest.url, "unix": f"unix:{rest.socket}"}
-    api = Api(
+    api = SlurmApiSection(
         url=urls.get(way) or f"inetd:{inetd_program(rest.slurm)}",
         user="" if way == "inetd" else getuser(),
-        token_file=None if way == "inetd" else rest.token_file(folder / "token"),
+        token_file=None if way == "inetd" else str(rest.token_file(folder / "token")),
     )
     return _slurm_site(
         rest.slurm, lambda: rest_system(api, local if commands is None else commands())

@@ -22,7 +22,8 @@ from provisioner.batch.base import EndCause, JobSpec, NoAnswer
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.slurm.rest.client import RestClient
 from provisioner.batch.slurm.rest.system import RestSystem
-from provisioner.batch.slurm.rest.ways import USER, Api, rest_system, user_system
+from provisioner.batch.slurm.rest.ways import USER, rest_system, user_system
+from provisioner.sections.slurm_api import SlurmApiSection
 from tests.contract.batch.sites import is_over, until
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually
@@ -61,7 +62,7 @@ def test_no_job_ends_by_a_token_that_is_not_taken(rest: Slurmrestd, tmp_path: Pa
     token = rest.token_file(tmp_path / "token")
     good = token.read_text()
     key = (rest.slurm.folder / "etc" / "jwt.key").read_bytes()
-    api = Api(url=rest.url, user=getuser(), token_file=token)
+    api = SlurmApiSection(url=rest.url, user=getuser(), token_file=str(token))
     commands = LocalCommands(environ=rest.slurm.environment)
     system = rest_system(api, commands)
     script = "#!/bin/sh\nsleep 600\n"
@@ -112,7 +113,7 @@ def test_a_job_is_of_the_user_whose_token_submits_it(rest: Slurmrestd) -> None:
     """And who has another token sees no job of theirs, whatever its name."""
     commands = LocalCommands(environ=rest.slurm.environment)
     mint = ("scontrol", "token", f"username={USER}", "lifespan=60")
-    api = Api(url=rest.url, user="root", token_command=mint)
+    api = SlurmApiSection(url=rest.url, user="root", token_command=mint)
     theirs = user_system(api, "nobody", commands, as_user=commands)
     ours = rest_system(api, commands)
     with TemporaryDirectory(dir="/tmp") as folder:

@@ -14,8 +14,9 @@ from provisioner.batch.base import EndCause, JobReport, JobSpec
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.slurm.rest.client import RestClient
 from provisioner.batch.slurm.rest.system import RestSystem
-from provisioner.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.slurm.rest.ways import rest_system
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.sections.slurm_api import SlurmApiSection
 from tests.real_cluster import eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
 from tests.slurm_accounting import ACCOUNT
@@ -51,7 +52,7 @@ def rest() -> Iterator[Slurmrestd]:
 @pytest.fixture
 def system(rest: Slurmrestd, tmp_path: Path) -> RestSystem:
     token = rest.token_file(tmp_path / "token")
-    api = Api(url=rest.url, user=getuser(), token_file=token)
+    api = SlurmApiSection(url=rest.url, user=getuser(), token_file=str(token))
     return rest_system(api, LocalCommands(environ=rest.slurm.environment))
 
 

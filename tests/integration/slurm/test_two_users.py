@@ -21,7 +21,8 @@ import yaml
 
 from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import LocalCommands
-from provisioner.batch.slurm.rest.ways import Api, rest_system
+from provisioner.batch.slurm.rest.ways import rest_system
+from provisioner.sections.slurm_api import SlurmApiSection
 from tests.gated_trial import MODEL
 from tests.integration.slurm.test_dispatch import Gates, config
 from tests.jails import open_way_to
@@ -292,8 +293,10 @@ def test_tokens_are_their_users_own_and_are_minted_again_when_they_expire(
     alices.touch(mode=0o600)
     alices.write_text(site.run("scontrol", "token", f"username={ALICE}", "lifespan=600"))
     commands = LocalCommands(environ=site.environment)
-    as_alice = rest_system(Api(url=rest.url, user=ALICE, token_file=alices), commands)
-    posing = rest_system(Api(url=rest.url, user=BOB, token_file=alices), commands)
+    as_alice = rest_system(
+        SlurmApiSection(url=rest.url, user=ALICE, token_file=str(alices)), commands
+    )
+    posing = rest_system(SlurmApiSection(url=rest.url, user=BOB, token_file=str(alices)), commands)
     bobs = site.run("squeue", "-h", "-o", "%i", "-n", tags[BOB]).strip()
     assert set(asyncio.run(as_alice.poll(list(tags.values())))) == {tags[ALICE]}
     with pytest.raises(BatchSystemError, match="Access/permission denied"):

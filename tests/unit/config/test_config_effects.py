@@ -94,7 +94,8 @@ PROVIDER |= below(
     | read_by("master/config/batch.py:*", "host user"),
 )
 API = below(
-    "api", read_by("master/config/slurm_api.py:*", "url user token_file token_command plain_http")
+    "api",
+    read_by("provisioner/sections/slurm_api.py:*", "url user token_file token_command plain_http"),
 )
 PROVIDER |= API
 SITE = API | read_by(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -13,49 +12,39 @@ from provisioner.batch.slurm.rest.client import RestClient
 from provisioner.batch.slurm.rest.inetd import InetdTransport
 from provisioner.batch.slurm.rest.system import RestSystem
 from provisioner.batch.slurm.rest.tokens import CommandTokens, FileTokens, Tokens
+from provisioner.sections.slurm_api import INETD, UNIX, SlurmApiSection
 
-UNIX, INETD = "unix:", "inetd:"
 USER = "{user}"
 """In a command that mints tokens: for whom."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
-    """Where slurmrestd is, and as whom it is asked."""
-
-    url: str
-    """`http://HOST:PORT`, `https://...`, `unix:/PATH`, or `inetd:`, with a path where PATH does not have it."""
-    user: str = ""
-    """Whose the jobs are. Empty: who runs commands."""
-    token_file: Path | None = None
-    token_command: tuple[str, ...] = ()
-
-
-def rest_system(api: Api, commands: Commands) -> RestSystem:
+def rest_system(api: SlurmApiSection, commands: Commands) -> RestSystem:
     """`commands` run where `inetd:` is, and mint tokens."""
     return _system(api, commands, commands)
 
 
-def user_system(api: Api, user: str, commands: Commands, as_user: Commands) -> RestSystem:
+def user_system(
+    api: SlurmApiSection, user: str, commands: Commands, as_user: Commands
+) -> RestSystem:
     """The same site as another user: with a token of theirs, or a process of theirs. `as_user`: their commands.
 
     Users mint their own tokens. Where a command mints them for others it says `{user}`, and runs as the master.
     """
     mints = commands if any(USER in word for word in api.token_command) else as_user
-    return _system(replace(api, user=user), as_user, mints)
+    return _system(api.model_copy(update={"user": user}), as_user, mints)
 
 
-def _system(api: Api, commands: Commands, mints: Commands) -> RestSystem:
+def _system(api: SlurmApiSection, commands: Commands, mints: Commands) -> RestSystem:
     tokens: Tokens | None = None
     if api.token_file is not None:
-        tokens = FileTokens(api.token_file)
+        tokens = FileTokens(Path(api.token_file))
     elif api.token_command:
         line = [word.replace(USER, api.user) for word in api.token_command]
         tokens = CommandTokens(mints, line)
     return RestSystem(_client(api, commands, tokens), commands, api.user)
 
 
-def _client(api: Api, commands: Commands, tokens: Tokens | None) -> RestClient:
+def _client(api: SlurmApiSection, commands: Commands, tokens: Tokens | None) -> RestClient:
     if api.url.startswith(UNIX):
         path = api.url.removeprefix(UNIX)
         return RestClient(

@@ -15,6 +15,7 @@ from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import Done, LocalCommands
 from provisioner.batch.slurm.rest import ways
 from provisioner.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
+from provisioner.sections.slurm_api import SlurmApiSection
 
 
 def jwt(ends: float) -> str:
@@ -173,7 +174,7 @@ def test_jobs_of_a_user_are_asked_for_with_a_token_of_theirs(
 
     monkeypatch.setattr(httpx2, "AsyncHTTPTransport", lambda **_: httpx2.MockTransport(handle))
     who = {name: Minting(name) for name in ("master", "alice")}
-    api = ways.Api(url="http://127.0.0.1:1", user="master", token_command=line)
+    api = SlurmApiSection(url="http://127.0.0.1:1", user="master", token_command=line)
     system = ways.user_system(api, "alice", who["master"], who["alice"])
     found = asyncio.run(system.poll(["wl-1"]))
     assert found["wl-1"].job_id == "1"

@@ -12,7 +12,7 @@ import pytest
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundState, LaunchAnswer, LaunchIntent
 from provisioner.providers.errors import Refusal
-from provisioner.providers.pilots.offers import MARGIN_S, STAGGER
+from provisioner.providers.pilots.times import MARGIN_S, STAGGER
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import SAID, FakePilotCase, pilots
 from windlass.base.errors import LeaseLost

@@ -19,13 +19,8 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import PilotBook
-from provisioner.providers.pilots.offers import (
-    MARGIN_S,
-    STAGGER,
-    PilotOptions,
-    offers_of,
-    staggered,
-)
+from provisioner.providers.pilots.offers import PilotOptions, offers_of, staggered
+from provisioner.providers.pilots.times import MARGIN_S, STAGGER
 from provisioner.types import Scope
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import FakePilotCase, pilots

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
 from pydantic import field_validator, model_validator
 
 from master.core.expconf.schema import Items, Section
-from provisioner.batch.slurm.rest.ways import INETD, UNIX, Api
 
-PYSLURM = "pyslurm:"
+UNIX, INETD, PYSLURM = "unix:", "inetd:", "pyslurm:"
 
 
 class SlurmApiSection(Section):
@@ -89,15 +87,6 @@ class SlurmApiSection(Section):
     @property
     def is_unix(self) -> bool:
         return self.url.startswith(UNIX)
-
-    @property
-    def way(self) -> Api:
-        return Api(
-            url=self.url,
-            user=self.user,
-            token_file=None if self.token_file is None else Path(self.token_file),
-            token_command=self.token_command,
-        )
 
 
 def require_slurm(api: SlurmApiSection | None) -> None:

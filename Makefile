@@ -20,6 +20,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Tests start hundreds of interpreters: none of them compiles again what another has.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
+TESTS ?= tests/unit tests/contract tests/simulation tests/gpu
 # Two for each core: most tests wait for processes. Those of a file stay together: they may share a cluster.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 
@@ -32,8 +33,8 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 	@$(BIN)/python -P examples/digits_asha/demo.py
 
 .PHONY: test
-test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run every test that is not marked slow
-	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS)
+test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run the tests that start no cluster
+	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: test-all
 test-all: ## Run every test; of the slow ones, at most three that fail get a second attempt, alone

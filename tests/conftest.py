@@ -43,6 +43,17 @@ os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+REAL_PROCESSES = ("integration", "compat", "frameworks")
+"""Folders of tests that start masters, agents, databases, engines: all of them are slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in REAL_PROCESSES:
+            item.add_marker("slow")
+
+
 _real_connect = socket.socket.connect
 
 

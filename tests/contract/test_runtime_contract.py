@@ -139,7 +139,13 @@ class Fake(Kind):
 
 @pytest.fixture(
     params=[
-        *("process-bubblewrap", "process-namespace", "process-directory", "podman", "docker"),
+        *(
+            "process-bubblewrap",
+            "process-namespace",
+            "process-directory",
+            pytest.param("podman", marks=pytest.mark.slow),
+            "docker",
+        ),
         *("apptainer", "singularity", "apptainer-installed", "singularity-installed"),
         "fake",
     ]

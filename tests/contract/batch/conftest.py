@@ -23,8 +23,8 @@ from tests.slurmrestd import Slurmrestd, require_slurmrestd, running_slurmrestd
 from tests.sshd import MISSING, SSHD, login_node
 
 SITES = (
-    "slurm",
-    "slurm shared",
+    pytest.param("slurm", marks=pytest.mark.slow),
+    pytest.param("slurm shared", marks=pytest.mark.slow),
     "pbs",
     "newer pbs",
     pytest.param("slurm over ssh", marks=pytest.mark.slow),

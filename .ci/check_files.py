@@ -1,10 +1,13 @@
 """Fail for files in the repository that do not belong there: binaries, empty ones, and those over 500 KB not listed.
 
+Also for words of product and docs that were replaced by those of the field.
+
 pytest imports the modules of tests by their names alone: two of one name cannot run together.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +16,20 @@ from pathlib import Path
 LARGEST_BYTES = 500_000
 ALLOWED: dict[str, str] = {}
 """Path -> why it may be large or binary."""
+REPLACED = {
+    r"_?[Pp]urses?": "budget",
+    r"class Cart": "purchase list",
+    r"class Draft": "builder",
+    r"class Books": "recorder",
+    r"class (?:Said|Told|Asked|Looked|Telling)": "result, request, listing, report",
+    r"class (?:Alone|Desk|Leg|Standing)": "timer, server, job, status",
+    r"_?homeless": "unplaced",
+    r"StrangeJobs": "foreign jobs",
+    r"\w+Wishes": "requirements",
+    r"The doubles|FarEnd|stop_worth|move_worth|[Uu]nserved": "fake, peer, saving, unmet",
+}
+"""A word of names and texts that does not come back -> the field's."""
+NOT_CHECKED = re.compile(r"tests/|benchmarks/|\.ci/|CHANGELOG\.md|(?!.*\.(?:py|md)$)")
 
 
 def problem(path: Path) -> str | None:
@@ -24,6 +41,16 @@ def problem(path: Path) -> str | None:
     if b"\0" in content:
         return "is a binary file"
     return None
+
+
+def replaced_words(path: Path) -> Iterator[tuple[str, str]]:
+    """Where, and what to do."""
+    if NOT_CHECKED.match(path.as_posix()):
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for pattern, instead in REPLACED.items():
+            if found := re.search(rf"\b(?:{pattern})\b", line):
+                yield f"{path}:{number}", f'says "{found[0]}": the word is now {instead}'
 
 
 def same_names_of_tests(paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -45,7 +72,10 @@ def main() -> int:
     doubled = list(same_names_of_tests(paths))
     for path, why in doubled:
         print(f"{path} {why}: rename one of them")
-    return 1 if misplaced or doubled else 0
+    words = [each for path in paths for each in replaced_words(path)]
+    for where, why in words:
+        print(f"{where} {why}")
+    return 1 if misplaced or doubled or words else 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from provisioner.types import Offer
 
 
 class Limits:
-    """What is left of the limits of one pool within one plan; what is bought counts for the cluster's purse, too."""
+    """What is left of the limits of one pool within one plan; what is bought counts for the cluster's budget, too."""
 
     def __init__(
         self,
@@ -41,35 +41,35 @@ class Limits:
             running=_running(pool, idle_times) if settings.budget else (),
             now=state.now,
         )
-        self._purses = [purse for purse in (own, cluster) if purse.budget]
+        self._budgets = [remaining for remaining in (own, cluster) if remaining.budget]
 
     def affordable(self, offer: Offer) -> int:
         """How many more machines of that offer are allowed."""
         expected_s = self._life_s(offer)
-        most = (purse.affordable(offer.usd_per_hour, expected_s) for purse in self._purses)
+        most = (remaining.affordable(offer.usd_per_hour, expected_s) for remaining in self._budgets)
         return int(min(self.places, self._quotas.machines(offer), min(most, default=inf)))
 
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines
         self._quotas.bought(offer, machines)
-        for purse in self._purses:
-            purse.bought(offer.usd_per_hour, self._life_s(offer), machines)
+        for remaining in self._budgets:
+            remaining.bought(offer.usd_per_hour, self._life_s(offer), machines)
 
     def reason(self, offer: Offer, machines: int) -> Reason | None:
         """Why so many of that offer are not bought although they may be; None: not for a quota or for money."""
         if self._quotas.machines(offer) < machines:
             return self._quotas.reason(offer, machines)
         usd, expected_s = offer.usd_per_hour * machines, self._life_s(offer)
-        for purse in self._purses:
-            if purse.affordable(usd, expected_s) < 1:
-                return purse.reason(usd, expected_s)
+        for remaining in self._budgets:
+            if remaining.affordable(usd, expected_s) < 1:
+                return remaining.reason(usd, expected_s)
         return None
 
     def must_leave(self) -> str | None:
         """Why running work is to be preempted; None: it is not."""
-        for purse in self._purses:
-            if purse.budget.when_spent is WhenSpent.PREEMPT and purse.is_spent():
-                return f"the budget of {purse.whose} is spent ({purse.budget.usd_per_month:.2f} USD per month)"
+        for remaining in self._budgets:
+            if remaining.budget.when_spent is WhenSpent.PREEMPT and remaining.is_spent():
+                return f"the budget of {remaining.whose} is spent ({remaining.budget.usd_per_month:.2f} USD per month)"
         return None
 
     def _life_s(self, offer: Offer) -> float:

@@ -8,7 +8,7 @@ All pools are planned at once, because capacity memory and probes are shared. Pe
    part-filled machines whose gangs find room on others are left out again (`cart`);
 4. the pool's minimum is kept, and what is to be ready; idle nodes that nobody claimed go (`idle`);
 5. where the pool allows it, work is moved so that machines can go (`consolidation`);
-6. every gang gets a reason (`explain`), the pool an availability (`outlook`).
+6. every gang gets a reason (`explain`), the pool an availability (`availability`).
 
 Work is done on classes of equal gangs with counts, so ten thousand gangs cost little more than their shapes.
 """
@@ -46,7 +46,7 @@ from provisioner.planning.purchase_list import NewNode, PurchaseList
 from provisioner.planning.queued import Overdue
 from provisioner.planning.quotes import Quotes
 from provisioner.planning.stop_value import StopChoice, stopped_ends, with_starts
-from provisioner.planning.unschedulable import Unserved
+from provisioner.planning.unschedulable import UnmetDemand
 from provisioner.planning.user_budgets import within_user_budgets
 from provisioner.types import Offer, PoolAvailability
 
@@ -461,14 +461,14 @@ class _PoolPlan:
             self.reasons[request_id] = reason
         left = [gangs for gangs in classes if gangs.left]
         if left:
-            unserved = Unserved(self.pool, self._quotes, self._limits, self.now)
+            unmet = UnmetDemand(self.pool, self._quotes, self._limits, self.now)
             for gangs in left:
                 ids = gangs.remaining_ids()
                 if gangs.wants.queued_at:
                     for id_ in ids:
                         self.reasons[id_] = explain.claimed((), self._overdue.held[id_])
                     continue
-                self.reasons.update(dict.fromkeys(ids, unserved.reason(gangs)))
+                self.reasons.update(dict.fromkeys(ids, unmet.reason(gangs)))
 
     def _could_buy(self) -> list[Offer]:
         """Of each size the cheapest, and of each kind of machine one where gangs ask for certain machines."""

@@ -49,9 +49,9 @@ class Overdue:
     ) -> Collection[str]:
         """Those that some gang waits for that no machine that exists is for."""
         coming = {m.name for m in pool.machines if m.asking or m.queued}
-        unserved = {
+        unmet = {
             request_id
             for request_id in self.held
             if not (bins := served_by.get(request_id)) or any(b.name in coming for b in bins)
         }
-        return {machine.name for id_ in unserved for machine in self.held[id_]}
+        return {machine.name for id_ in unmet for machine in self.held[id_]}

@@ -19,7 +19,7 @@ from provisioner.planning.quotes import Quotes
 from provisioner.types import Offer
 
 
-class Unserved:
+class UnmetDemand:
     """Asks one question after the other; the first that is answered is the reason. Lives for one plan of a pool."""
 
     def __init__(self, pool: PoolInput, quotes: Quotes, limits: Limits, now: float) -> None:

@@ -70,18 +70,20 @@ def _too_much(
     all_of_them: bool,
 ) -> Iterator[tuple[str, Reason]]:
     """The oldest gangs come first."""
-    purse = _purse(user, state, gangs)
+    remaining = _remaining(user, state, gangs)
     refused = False
     for each in sorted(wanted, key=lambda x: (x.gang.since, x.gang.request_id)):
         expected_s = each.gang.run_time_s or EXPECTED_RUN_S
-        if purse.affordable(each.usd_per_hour, expected_s) >= 1 and not (all_of_them and refused):
-            purse.bought(each.usd_per_hour, expected_s)
+        if remaining.affordable(each.usd_per_hour, expected_s) >= 1 and not (
+            all_of_them and refused
+        ):
+            remaining.bought(each.usd_per_hour, expected_s)
         else:
             refused = True
-            yield each.gang.request_id, purse.reason(each.usd_per_hour, expected_s)
+            yield each.gang.request_id, remaining.reason(each.usd_per_hour, expected_s)
 
 
-def _purse(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> RemainingBudget:
+def _remaining(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> RemainingBudget:
     running = list(_running(user, state, gangs))
     rate = sum(each.usd_per_hour for each in running)
     return RemainingBudget(

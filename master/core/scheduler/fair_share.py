@@ -135,15 +135,15 @@ class _Round:
     def decide(self) -> Decision:
         builder = self._builder
         unplaced = self._start_within_shares()
-        unserved = self._serve_later(unplaced, self._shares)
-        while self._give_leftovers() and unserved:
+        unmet = self._serve_later(unplaced, self._shares)
+        while self._give_leftovers() and unmet:
             # They put jobs above their shares. What that makes possible is decided now, not next time.
-            still = self._serve_later(unserved, self._shares)
-            if len(still) == len(unserved):
+            still = self._serve_later(unmet, self._shares)
+            if len(still) == len(unmet):
                 break
-            unserved = still
+            unmet = still
         if self._expected:
-            unserved = self._serve_what_nobody_launches(unserved)
+            unmet = self._serve_what_nobody_launches(unmet)
         builder.reasons |= explain_shares(
             self._pool,
             builder.ledger,
@@ -151,7 +151,7 @@ class _Round:
             builder.availability,
             started=builder.starts,
             promised=builder.reasons,
-            unserved={claim.request.id for claim in unserved},
+            unmet={claim.request.id for claim in unmet},
         )
         return builder.finish(builder.ledger.aux)
 
@@ -276,17 +276,17 @@ class _Round:
             unfit.add(shape)
         return None
 
-    def _serve_what_nobody_launches(self, unserved: Sequence[Claim]) -> list[Claim]:
+    def _serve_what_nobody_launches(self, unmet: Sequence[Claim]) -> list[Claim]:
         """Expected agents of the wrong shape must not keep a gang waiting: for it, they are no capacity."""
         present = self._divide(capacity(self._pool, self._builder.ledger.usage, ()))
         launched = FreeSlots(self._pool.settings, self._expected)
         fits = {
             shape: launched.find(shape, EXPECTED) is not None
-            for shape in {claim.shape for claim in unserved}
+            for shape in {claim.shape for claim in unmet}
         }
         claims: list[Claim] = []
         others: list[Claim] = []
-        for claim in unserved:
+        for claim in unmet:
             within = claim.reach <= present[claim.book.job.id]
             (claims if within and not fits[claim.shape] else others).append(claim)
         return others + self._serve_later(claims, present)

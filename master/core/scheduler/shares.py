@@ -124,7 +124,7 @@ def _give_turns(
     caps: list[int],
 ) -> None:
     """Raise floors: of who gets a turn, and of the others to a gang, by age; lower the caps of who has to wait."""
-    purse = sum(
+    balance = sum(
         share
         for entitlement, share in zip(entitlements, shares, strict=True)
         if share < entitlement.gang
@@ -134,7 +134,7 @@ def _give_turns(
     for i, entitlement in enumerate(entitlements):
         extra = max(0, entitlement.gang - floors[i])
         if shares[i] < entitlement.gang:
-            affordable = purse >= entitlement.gang or not is_lent
+            affordable = balance >= entitlement.gang or not is_lent
             if (
                 not affordable
                 or entitlement.gang > entitlement.demand
@@ -142,8 +142,8 @@ def _give_turns(
             ):
                 caps[i] = floors[i]
                 continue
-            is_lent = is_lent or (purse < entitlement.gang and not entitlement.stays)
-            purse = max(0, purse - entitlement.gang)
+            is_lent = is_lent or (balance < entitlement.gang and not entitlement.stays)
+            balance = max(0, balance - entitlement.gang)
         if spoken_for + extra <= capacity:
             floors[i] += extra
             spoken_for += extra

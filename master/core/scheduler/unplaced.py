@@ -22,9 +22,9 @@ def explain_shares(
     *,
     started: Mapping[str, Start],
     promised: Mapping[str, Waiting],
-    unserved: Container[str],
+    unmet: Container[str],
 ) -> dict[str, Waiting]:
-    """Where jobs have shares. `unserved` are requests within their job's share that still could not be placed."""
+    """Where jobs have shares. `unmet` are requests within their job's share that still could not be placed."""
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
     unfit: set[Shape] = set()
@@ -50,7 +50,7 @@ def explain_shares(
                     reasons[request.id] = explain.returning(shape)
                     continue
                 unfit.add(shape)
-            within = request.id in unserved
+            within = request.id in unmet
             reasons[request.id] = same.get((shape, within)) or same.setdefault(
                 (shape, within), _why(figures, book, shape, shares[job_id], within=within)
             )

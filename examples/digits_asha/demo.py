@@ -209,11 +209,11 @@ def _print_money(console: Console, end: Snapshot) -> None:
     for line in end.events:
         console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
     console.print(
-        f"elastic pool  [b]${spent:.2f}[/b]; now {len(fleet['instances'])} instances at $0 an hour\n"
-        f"always on     ${always_on:.2f} for the same time: {fleet['peakInstances']} instances "
-        f"at ${rate:.0f} an hour\n"
-        f"saved         [b green]${always_on - spent:.2f} ({saved:.0%})[/b green] so far, "
-        f"and [b green]${rate:.0f}[/b green] each hour from now on",
+        f"elastic pool  [b]{spent:.2f} USD[/b]; now {len(fleet['instances'])} instances at 0 USD/h\n"
+        f"always on     {always_on:.2f} USD for the same time: {fleet['peakInstances']} instances "
+        f"at {rate:.0f} USD/h\n"
+        f"saved         [b green]{always_on - spent:.2f} USD ({saved:.0%})[/b green] so far, "
+        f"and [b green]{rate:.0f} USD[/b green] each hour from now on",
         highlight=False,
     )
 

@@ -25,14 +25,14 @@ class FleetEvents:
         now = {instance["id"]: instance for instance in instances}
         for id_, instance in now.items():
             was = self._known.get(id_)
-            kind = f"{instance['offer']['instanceType']} at ${instance['usdPerHour']:.0f} an hour"
+            kind = f"{instance['offer']['instanceType']} at {instance['usdPerHour']:.0f} USD/h"
             if was is None:
                 self._say(elapsed_s, f"launched {id_}, {kind}")
             elif was["activity"] == "booting" and instance["activity"] in ("busy", "idle"):
                 self._say(elapsed_s, f"ready    {id_} after {instance['ageS']:.0f} s")
         for id_ in self._known.keys() - now.keys():
             was = self._known[id_]
-            self._say(elapsed_s, f"ended    {id_}, cost ${was['usd']:.2f}: {was['reason']}")
+            self._say(elapsed_s, f"ended    {id_}, cost {was['usd']:.2f} USD: {was['reason']}")
         self._known = now
 
     def _say(self, elapsed_s: float, text: str) -> None:

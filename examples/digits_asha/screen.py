@@ -69,14 +69,14 @@ def _head(now: Snapshot) -> RenderableType:
     line.add_row(
         f"[b]{e['name']}[/b]  {word(e['state'])}  {now.elapsed_s:.0f} s",
         f"slots: [b]{waiting}[/b] waiting, [b]{pool['slotsUsed']}[/b] of {pool['slotsTotal']} used"
-        f"  [b]${fleet['usd']:.2f}[/b] at ${fleet['usdPerHour']:.0f}/h",
+        f"  [b]{fleet['usd']:.2f} USD[/b] at {fleet['usdPerHour']:.0f} USD/h",
     )
     return Panel(Group(line, ProgressBar(total=1.0, completed=progress)), padding=(0, 1))
 
 
 def _fleet(now: Snapshot) -> RenderableType:
     table = Table(expand=True, box=None, title="instances", title_justify="left", pad_edge=False)
-    _columns(table, ("instance", "type", "state", "age", "slots", "$/h", "why"))
+    _columns(table, ("instance", "type", "state", "age", "slots", "USD/h", "why"))
     for i in now.fleet["instances"]:
         table.add_row(
             i["id"],

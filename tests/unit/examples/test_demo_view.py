@@ -59,9 +59,9 @@ def test_machines_come_and_go_in_words() -> None:
     events.look(fleet(), 51)
     assert events.lines == [
         "   1 s  refused  spot-gpu is out of stock",
-        "   2 s  launched compute-1, gpu at $40 an hour",
+        "   2 s  launched compute-1, gpu at 40 USD/h",
         "   6 s  ready    compute-1 after 4 s",
-        "  51 s  ended    compute-1, cost $0.50: idle for 5 s",
+        "  51 s  ended    compute-1, cost 0.50 USD: idle for 5 s",
     ]
 
 
@@ -81,7 +81,7 @@ def test_the_report_fits_80_columns_and_says_what_was_saved_and_what_is_next() -
         trials=[trial],
         fleet=fleet(instance("busy")),
         pool={"waiting": [], "slotsUsed": 5, "slotsTotal": 5},
-        events=["  51 s  ended    compute-1, cost $0.50: idle for 5 s (limit 5 s)" + "x" * 30],
+        events=["  51 s  ended    compute-1, cost 0.50 USD: idle for 5 s (limit 5 s)" + "x" * 30],
         elapsed_s=65.0,
     )
     screen = io.StringIO()
@@ -92,7 +92,7 @@ def test_the_report_fits_80_columns_and_says_what_was_saved_and_what_is_next() -
     assert report(console, end, replace(end, trials=[trained]))
     text = screen.getvalue()
     assert max(map(len, text.splitlines())) <= 80
-    assert "saved         $7.50 (75%) so far, and $200 each hour from now on" in text
+    assert "saved         7.50 USD (75%) so far, and 200 USD each hour from now on" in text
     assert "validation error 0.0050\nafter 87 epochs in all" in text
     assert "costs are simulated" in text
     assert "det deploy local cluster-up" in text

@@ -23,14 +23,14 @@ from master.experiments.reports import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.tasks.service import InteractiveService
-from rm_backends.router import Router
+from rm_backends.agents.operator import Operator
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
 from tests.fakes.one_bake import OneBake
 from tests.fakes.one_instance import OneInstance
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Router, CheckpointService, IssuedTokens, OneInstance, OneBake),
+    *(JobService, ReportService, Operator, CheckpointService, IssuedTokens, OneInstance, OneBake),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
 

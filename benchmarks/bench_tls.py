@@ -109,7 +109,7 @@ async def main(count: int, rounds: int) -> bool:
 
 if __name__ == "__main__":
     parser = arguments(__doc__)
-    parser.add_argument("--reports", type=int, default=sized(2000, 3))
+    parser.add_argument("--reports", type=int, default=sized(2000, 8))
     parser.add_argument("--rounds", type=int, default=sized(5, 1))
     parser.add_argument("--call", nargs=7, help=argparse.SUPPRESS)
     given = parser.parse_args()

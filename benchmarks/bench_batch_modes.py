@@ -118,7 +118,7 @@ def one_job(cluster: RealCluster, pool: str) -> tuple[float, float, float]:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--trials", type=int, default=sized(12, 1))
+    parser.add_argument("--trials", type=int, default=sized(12, 3))
     trials = parser.parse_args().trials
     try:
         require_slurm()

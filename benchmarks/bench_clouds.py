@@ -59,7 +59,7 @@ class Timed:
         client: Any = self._client  # type: ignore[attr-defined]
         send = client.call
 
-        async def call(service: str, operation: str, **more: Any) -> Any:
+        async def call(service: str, operation: str, /, **more: Any) -> Any:
             if operation in ("run_instances", "bulk_insert"):
                 self.called.set()
             return await send(service, operation, **more)

@@ -19,11 +19,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.channels.desk import TransportServer
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.standard_streams import standard_pipe
 from agent_bootstrap.channels.streams import SocketStream, join
 from agent_bootstrap.channels.tickets import GREETING, MAX_LINE, NOTICE, is_good, nonce
+from agent_bootstrap.channels.transport_server import TransportServer
 from agent_bootstrap.interfaces import ipv4_addresses
 from windlass.base.files import write_atomic
 

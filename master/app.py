@@ -28,7 +28,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config import MasterConfig
 from master.core.scheduler import decide
-from master.costs.books import CostRecorder
+from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
 from master.experiments.log_watch import LogWatch
 from master.leading import keep_leading, lead

@@ -17,7 +17,6 @@ from functools import partial
 
 import stamina
 
-from agent_bootstrap.agent.alone import OrphanTimer, since_contact_s
 from agent_bootstrap.agent.announcement import announced, withdraw
 from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.directory import ContainerDirs
@@ -29,6 +28,7 @@ from agent_bootstrap.agent.machine import AgentMachine, trial_node
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
+from agent_bootstrap.agent.orphan_timer import OrphanTimer, since_contact_s
 from agent_bootstrap.agent.own_job import end_of, follow_end, last_moment, own_job
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime

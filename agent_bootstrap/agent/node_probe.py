@@ -20,13 +20,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from agent_bootstrap.agent.master_transports import ways_of
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.scratch import OF_JOBS, find_scratch
 from agent_bootstrap.agent.slots import find_hardware
-from agent_bootstrap.agent.ways import ways_of
 from agent_bootstrap.bounds import one_line
-from agent_bootstrap.channels.asked import RequestedTransport
+from agent_bootstrap.channels.requested_transport import RequestedTransport
 from agent_bootstrap.channels.streams import Way
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.files import write_atomic

@@ -23,7 +23,7 @@ from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import Rule
-from master.costs.books import CostRecorder
+from master.costs.recorder import CostRecorder
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.log_watch import LogWatch
 from master.experiments.metadata import ExperimentMetadata

@@ -14,7 +14,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.service import AuthService
-from master.costs.books import CostRecorder
+from master.costs.recorder import CostRecorder
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
 from master.store.agents_repository import AgentsRepository

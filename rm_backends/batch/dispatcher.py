@@ -35,13 +35,13 @@ from provisioner.batch.stages import JOIN_S
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
+from rm_backends.batch.dispatch_report import DispatchReport
+from rm_backends.batch.foreign_jobs import ForeignJobs
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
 from rm_backends.batch.shapes import DispatchOptions, shape_of, time_warnings
-from rm_backends.batch.strange_jobs import ForeignJobs
-from rm_backends.batch.telling import DispatchReport
 from rm_backends.batch.users import UserSystems, require_user
 from windlass.base.clock import Clock
 from windlass.base.errors import Unsatisfiable

@@ -36,7 +36,7 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import Rule
 from master.core.scheduler.types import SchedulerSettings
-from master.costs.books import CostRecorder
+from master.costs.recorder import CostRecorder
 from master.experiments.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore

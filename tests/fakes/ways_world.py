@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from agent_bootstrap.channels.asked import RequestedTransport
+from agent_bootstrap.channels.requested_transport import RequestedTransport
 from agent_bootstrap.channels.streams import Direct, Way, connected
 from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh

@@ -24,7 +24,7 @@ from master.core.expconf.environment import (
 from master.core.expconf.errors import explain, first_problems, json_kind
 from master.core.expconf.experiment import ROOT
 from master.core.expconf.images import environment_problems
-from master.core.expconf.machine_wishes import MachineRequirements
+from master.core.expconf.machine_requirements import MachineRequirements
 from master.core.expconf.merging import merge
 from master.core.expconf.normalise import normalise
 from master.core.expconf.reading import ClusterDefaults, refuse_masks

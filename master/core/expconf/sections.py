@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from master.core.expconf.environment import IN_CONTAINERS, IN_SIZED_SHM, Device, ShmSize, TaskLimits
-from master.core.expconf.machine_wishes import MachineRequirements
+from master.core.expconf.machine_requirements import MachineRequirements
 from master.core.expconf.schema import (
     Integer,
     Item,

@@ -32,7 +32,7 @@ from provisioner.batch.pipes import LocalPipes, Pipes
 from provisioner.batch.slurm.pyslurm.process import PyslurmProcess
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
-from provisioner.batch.slurm.rest.ways import rest_system, user_system
+from provisioner.batch.slurm.rest.transports import rest_system, user_system
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.sections.slurm_api import SlurmApiSection
 from rm_backends.batch.leases import Lease

@@ -14,7 +14,7 @@ from provisioner.batch.base import SCRIPT_NAME, BatchSystem, JobReport, JobSpec
 from provisioner.batch.commands import Commands, LocalCommands
 from provisioner.batch.pbs.system import PbsSystem
 from provisioner.batch.shared_site import SharedSite
-from provisioner.batch.slurm.rest.ways import rest_system
+from provisioner.batch.slurm.rest.transports import rest_system
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.sections.slurm_api import SlurmApiSection
 from tests.pbs import Pbs, live_queue

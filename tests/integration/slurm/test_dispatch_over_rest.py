@@ -22,7 +22,7 @@ from provisioner.batch.base import EndCause, JobSpec, NoAnswer
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.slurm.rest.client import RestClient
 from provisioner.batch.slurm.rest.system import RestSystem
-from provisioner.batch.slurm.rest.ways import USER, rest_system, user_system
+from provisioner.batch.slurm.rest.transports import USER, rest_system, user_system
 from provisioner.sections.slurm_api import SlurmApiSection
 from tests.contract.batch.sites import is_over, until
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master

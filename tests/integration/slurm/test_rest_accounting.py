@@ -14,7 +14,7 @@ from provisioner.batch.base import EndCause, JobReport, JobSpec
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.slurm.rest.client import RestClient
 from provisioner.batch.slurm.rest.system import RestSystem
-from provisioner.batch.slurm.rest.ways import rest_system
+from provisioner.batch.slurm.rest.transports import rest_system
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.sections.slurm_api import SlurmApiSection
 from tests.real_cluster import eventually

@@ -21,7 +21,7 @@ import yaml
 
 from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import LocalCommands
-from provisioner.batch.slurm.rest.ways import rest_system
+from provisioner.batch.slurm.rest.transports import rest_system
 from provisioner.sections.slurm_api import SlurmApiSection
 from tests.gated_trial import MODEL
 from tests.integration.slurm.test_dispatch import Gates, config

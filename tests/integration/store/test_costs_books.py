@@ -15,8 +15,8 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.books import CostRecorder
 from master.costs.lines import By, CostLine, condensed
+from master.costs.recorder import CostRecorder
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task, User

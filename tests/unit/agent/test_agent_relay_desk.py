@@ -15,13 +15,14 @@ from typing import Literal
 import pytest
 
 from agent_bootstrap import relay
-from agent_bootstrap.channels import asked as asked_module
-from agent_bootstrap.channels import asks, desk
-from agent_bootstrap.channels.asked import RequestedTransport, box_folders
-from agent_bootstrap.channels.asks import FOLDER, TransportRequest
+from agent_bootstrap.channels import requested_transport as asked_module
+from agent_bootstrap.channels import transport_requests as asks
+from agent_bootstrap.channels import transport_server as desk
 from agent_bootstrap.channels.mux import HEAD, Kind, Mux
+from agent_bootstrap.channels.requested_transport import RequestedTransport, box_folders
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.channels.tickets import NOTICE
+from agent_bootstrap.channels.transport_requests import FOLDER, TransportRequest
 from tests.fakes.ways_world import eventually, job_folder, until
 
 ASK = TransportRequest(way="files", node="wl-1/0", session="0" * 16)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.agent.master_transports import MasterWays, through_gate, ways_of
 from agent_bootstrap.agent.options import AgentOptions, parse_options
-from agent_bootstrap.agent.ways import MasterWays, through_gate, ways_of
 from agent_bootstrap.channels.gate import Gate, owner_of
 from agent_bootstrap.channels.streams import Stream, connected
 from agent_bootstrap.protocol import Channel, ChannelClosed

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.alone import END_VARIABLE, OrphanTimer, end_machine, since_contact_s
 from agent_bootstrap.agent.daemon import Agent, AgentEnd, Connect
 from agent_bootstrap.agent.options import parse_options
+from agent_bootstrap.agent.orphan_timer import (
+    END_VARIABLE,
+    OrphanTimer,
+    end_machine,
+    since_contact_s,
+)
 from agent_bootstrap.protocol import Channel, ChannelClosed
 from tests.fakes.fake_runtime import FakeRuntime
 from tests.fakes.virtual_time import LoopClock, run

@@ -54,11 +54,11 @@ ELASTIC = {
 }
 WISHES = {
     "gpu_models": "master/core/machines.py:gpu_models",
-    "min_gpu_memory": "master/core/expconf/machine_wishes.py:min_gpu_memory",
+    "min_gpu_memory": "master/core/expconf/machine_requirements.py:min_gpu_memory",
     "markets": "master/core/machines.py:markets",
     "max_usd_per_hour": "master/core/machines.py:max_usd_per_hour",
     "placement_group": "master/core/machines.py:placement_group",
-    "fall_back": "master/core/expconf/machine_wishes.py:fall_back",
+    "fall_back": "master/core/expconf/machine_requirements.py:fall_back",
 }
 PROVIDER = ELASTIC | {
     "type": ONE_VALUE,

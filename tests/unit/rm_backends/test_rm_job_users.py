@@ -21,11 +21,11 @@ from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.job_files import Shape
+from rm_backends.batch.dispatch_report import DispatchReport
+from rm_backends.batch.foreign_jobs import AT_START, ForeignJobs
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
 from rm_backends.batch.shapes import DispatchOptions, shape_of
-from rm_backends.batch.strange_jobs import AT_START, ForeignJobs
-from rm_backends.batch.telling import DispatchReport
 from rm_backends.batch.users import UserSystems, require_user
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld, FakeBatch

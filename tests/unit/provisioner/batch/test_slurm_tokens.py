@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.batch.base import NoAnswer
 from provisioner.batch.commands import Done, LocalCommands
-from provisioner.batch.slurm.rest import ways
+from provisioner.batch.slurm.rest import transports as ways
 from provisioner.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
 from provisioner.sections.slurm_api import SlurmApiSection
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
-from agent_bootstrap.channels.asked import RequestedTransport
 from agent_bootstrap.channels.gate import LOOPBACK, Gate
+from agent_bootstrap.channels.requested_transport import RequestedTransport
 from agent_bootstrap.channels.streams import Direct, Stream, Way
 from agent_bootstrap.channels.through_relay import ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from agent_bootstrap.channels.asks import TransportRequest, node_of
-from agent_bootstrap.channels.boxes import Box
+from agent_bootstrap.channels.file_pipes import Box
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.pipe_socket import socket_path
 from agent_bootstrap.channels.streams import SocketStream, Stream
 from agent_bootstrap.channels.tickets import NOTICE
+from agent_bootstrap.channels.transport_requests import TransportRequest, node_of
 
 ANSWER_S = {"srun": 20.0, "files": 90.0}
 SILENCE_S = {"srun": 45.0, "files": 300.0}

@@ -7,12 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.channels.asked import SILENCE_S, box_folders
-from agent_bootstrap.channels.asks import TransportRequest, asks_in, forget_taken
-from agent_bootstrap.channels.boxes import Box
+from agent_bootstrap.channels.file_pipes import Box
 from agent_bootstrap.channels.mux import Dial, Mux
+from agent_bootstrap.channels.requested_transport import SILENCE_S, box_folders
 from agent_bootstrap.channels.standard_streams import PipeStream
 from agent_bootstrap.channels.streams import CHUNK_BYTES
+from agent_bootstrap.channels.transport_requests import TransportRequest, asks_in, forget_taken
 
 LOOK_S = 1.0
 MAX_PIPES = 64

@@ -56,13 +56,15 @@ class Populated:
             "username": "determined",
             "label": "mine",
             "name": "windlass.whl",
+            "path": "index.html",
         }
 
     def url(self, path: str) -> str:
         """The path of a route, with the ids of what there is."""
         of = {"trials": self.trial, "workspaces": 1, "projects": 1, "allocations": self.run.id}
         kind = path.split("/{id}")[0].rpartition("/")[2]
-        return path.format(**self.ids(), id=of.get(kind, self.experiment))
+        plain = path.replace(":path}", "}")
+        return plain.format(**self.ids(), id=of.get(kind, self.experiment))
 
 
 async def running_command(

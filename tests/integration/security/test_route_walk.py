@@ -222,7 +222,7 @@ QUERIES = {
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
 }
-NAMES = [f"{method} {route.path}" for method, route in routes()]
+NAMES = [f"{method} {route.path_format}" for method, route in routes()]
 
 
 @pytest.fixture
@@ -342,5 +342,5 @@ async def test_the_owner_and_the_task_itself_get_through(there: Populated) -> No
 
 
 def _is_report(name: str) -> bool:
-    route = next(route for method, route in routes() if f"{method} {route.path}" == name)
+    route = next(route for method, route in routes() if f"{method} {route.path_format}" == name)
     return route.permit.action == "report"  # type: ignore[attr-defined]

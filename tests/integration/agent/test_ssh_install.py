@@ -247,6 +247,9 @@ def test_one_fails_at_each_step_in_turn_and_the_others_do_not_notice(lab: Lab) -
     code, outcomes, _ = lab.install()
     assert code == 0, outcomes
     assert set(lab.cluster.agents()) == {"a", "b", "c"}
+    # Tests that follow have other machines with these names.
+    assert [o["result"] for o in lab.uninstall()] == ["removed", "removed", "removed"]
+    eventually("all are forgotten", lambda: not lab.cluster.agents())
 
 
 def test_by_way_of_a_jump_host_whose_key_is_checked_too(lab: Lab) -> None:

@@ -223,6 +223,7 @@ def test_a_job_has_no_more_than_its_max_slots_in_all_pools(pools: Pools) -> None
     pools.holds("limited", "single", 1)
     pools.holds("limited", "rack", 1)
     pools.waits("limited", "single", "max_slots")
+    pools.running(experiment, 2)
     pools.restart_master()
     pools.holds("limited", "rack", 1)
     pools.waits("limited", "single", "max_slots")

@@ -48,6 +48,8 @@ NEVER_GRANTED = {
     "agents_wheels": "no generated launch token is right",
     "agents_wheel": "no generated launch token is right",
     "agents_tell": "no generated launch token is right",
+    "description_docs": "it redirects",
+    "description_docs_page": "no generated path is that of a page",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }

@@ -28,7 +28,7 @@ POLICY_CPU_PER_S = 0.02
 """Comes back to it."""
 MATCHES_NOTHING = r"[^\x00-\x{10FFFF}]"
 REMEMBERED = 1_000
-"""Runs in which no policy has matched, or taken long."""
+"""Runs, until those in which no policy has matched or taken long are forgotten."""
 MAX_NAME = 100
 """Characters by which a policy is called in the log of a trial."""
 
@@ -77,6 +77,7 @@ class LogPolicySearch:
         self._cpu_s = POLICY_CPU_S if cpu_s is None else cpu_s
         self._runs: dict[str, _Run] = {}
         """By trial."""
+        self._most_runs = REMEMBERED
 
     async def find(
         self,
@@ -117,9 +118,10 @@ class LogPolicySearch:
         trial = allocation_id.rpartition(".")[0]
         run = self._runs.get(trial)
         if run is None or run.allocation_id != allocation_id:
-            if len(self._runs) >= REMEMBERED:
+            if len(self._runs) >= self._most_runs:
                 now = asyncio.get_running_loop().time()
                 self._runs = {k: one for k, one in self._runs.items() if not one.is_as_new(now)}
+                self._most_runs = max(REMEMBERED, 2 * len(self._runs))
             run = self._runs[trial] = _Run(allocation_id)
         return run
 

@@ -19,6 +19,7 @@ from provisioner.fleet.instances import (
 )
 from provisioner.fleet.intents import IntentRecord, IntentState
 from provisioner.fleet.state import Agents, FleetState, PoolSetup
+from provisioner.fleet.stopped_pools import stopped_pools
 from provisioner.fleet.stops import START_RETRY_S, STOP_RETRY_S
 from provisioner.money.budgets import Money, Spending
 from provisioner.money.months import month_of, month_start
@@ -26,7 +27,6 @@ from provisioner.money.prices import usd_for
 from provisioner.planning.explain import expected_at
 from provisioner.planning.plan_types import KeepReason, Machine, Phase, PlanInput, PoolInput
 from provisioner.planning.stop_value import start_of
-from provisioner.planning.stopped_pools import stopped_pools
 from provisioner.providers.images import is_bake
 from provisioner.types import BlockedOffer, CostView, InstanceView, Offer, PoolDemand
 

@@ -41,8 +41,6 @@ START_WITHIN_S = 150.0
 """A start that nobody answered is given up by then, if a list shows the machine stopped."""
 LATE_STOP_S = 300.0
 """So long a call that nobody answered may still be carried out: EC2 refuses one that was signed longer ago."""
-MOST_STOPS = 50
-"""Then a machine is ended: a new one has a newer image."""
 _S = InstanceState
 
 

@@ -11,13 +11,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from provisioner.capacity.memory import CapacityMemory
-from provisioner.fleet.stops import MOST_STOPS
 from provisioner.money.expected_cost import WAIT_SHARE, slot_usd_of
 from provisioner.money.prices import SECONDS_PER_HOUR, usd_for
 from provisioner.planning.explain import offer_name
 from provisioner.planning.plan_types import Launch, Machine, PoolInput, StoppedMachine, Termination
 from provisioner.types import Offer, OfferKey, Quota
 
+MOST_STOPS = 50
+"""Then a machine is ended: a new one has a newer image."""
 START_SHARE = 0.7
 """Of a boot, until starts of that kind were seen: image, driver and software are there, the hardware is not."""
 

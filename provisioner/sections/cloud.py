@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -131,9 +132,9 @@ class CloudSection(Section):
         return "" if repository == PUBLISHED_AGENT else self.agent_docker_image
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """The machine that is bought, as offers call it."""
-        raise NotImplementedError
 
     @property
     def boot_s(self) -> float:

@@ -23,6 +23,9 @@ PYTEST_ARGS ?=
 TESTS ?= tests/unit tests/contract tests/simulation tests/gpu
 # Two for each core: most tests wait for processes. Those of a file stay together: they may share a cluster.
 TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# A worker that crashes ends the run: tests may not have run, and a run with another worker in its place may hang.
+WORKERS := -n $(TEST_WORKERS) --max-worker-restart 0 --dist loadfile
+PYTEST := pytest
 
 .PHONY: help
 help: ## This list
@@ -34,16 +37,16 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run the tests that start no cluster
-	$(BIN)/python -P -m pytest -n $(TEST_WORKERS) --dist loadfile --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
+	$(BIN)/python -P -m $(PYTEST) $(WORKERS) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: test-all
-test-all: ## Run every test; of the slow ones, at most three that fail get a second attempt, alone
-	$(MAKE) test
+test-all: ## Run every test; of each half, at most three that fail get a second attempt, alone
+	$(MAKE) test PYTEST=tests.second_attempt
 	$(MAKE) test-slow
 
 .PHONY: test-slow
 test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
-	$(BIN)/python -P -m tests.second_attempt -n $(TEST_WORKERS) --dist loadfile --durations 20 -m slow $(PYTEST_ARGS)
+	$(BIN)/python -P -m tests.second_attempt $(WORKERS) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
 test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them

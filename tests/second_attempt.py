@@ -1,4 +1,4 @@
-"""Run tests, and the few that fail once more, each alone: real processes may be too slow on a machine that is loaded.
+"""Run tests, and the few that fail once more, each alone: on a loaded machine a time limit may have been too short.
 
 `python -m tests.second_attempt ARGUMENTS`, those of pytest. It fails if a test fails twice, if more than a few fail,
 and if anything else goes wrong: a file that cannot be collected or a worker that crashed may hide other failures.

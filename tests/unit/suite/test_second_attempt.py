@@ -81,7 +81,7 @@ def test_those_that_fail_once_are_named_and_one_that_fails_twice_fails_all(tmp_p
 def test_nothing_is_repeated_where_tests_may_not_have_run(
     tmp_path: Path, other: str, why: str
 ) -> None:
-    workers = ("-p", "xdist", "-n", "1")
+    workers = ("-p", "xdist", "-n", "1", "--max-worker-restart", "0")
     code, output = attempts(tmp_path, *workers, once=FAILS_ONCE, other=other)
     assert code != 0
     assert f"\nNo second attempt, because tests may not have run:\n  {why}\n" in output

@@ -19,6 +19,7 @@ the master carries the epoch of its leader lease; an agent obeys no lower epoch 
       Staying ────────────────────────────────>   (it gets work again)
       LoginRequest ───────────────────────────>   (it pulls an image)
       <─────────────────────────────── LoginReply
+      <────────────────────────────── OpenStreams   (it answers by a second connection, which carries bytes only)
 """
 
 from __future__ import annotations
@@ -206,6 +207,8 @@ class Hello(Message):
     """Whether its own Python has the published package, for tasks that run as processes. None: it does not say."""
     uid: OsId | None = None
     """Whom the agent runs as: only root can run each task as its own user. None: it does not say."""
+    carries_streams: bool = False
+    """It understands OpenStreams; agents of 0.1 do not."""
 
 
 class Heartbeat(Message):
@@ -381,6 +384,23 @@ class Stay(Message):
     epoch: int
 
 
+class OpenStreams(Message):
+    """Somebody wants to reach a port of a task: the agent opens its connection for streams, if it has none.
+
+    That is a WebSocket whose binary frames carry a `channels.mux.Mux`; the master opens a stream for each connection.
+    """
+
+    type: Literal["open_streams"] = "open_streams"
+    epoch: int
+
+
+class StreamTarget(Message):
+    """Where a stream goes: a port of a container of the agent's. JSON in the frame that opens it."""
+
+    container_id: Id
+    port: int = Field(ge=1, le=65535)
+
+
 class Shutdown(Message):
     """End the agent process (its instance is about to go). Containers are killed first."""
 
@@ -403,6 +423,7 @@ FromMaster: TypeAlias = Annotated[
     | LogAck
     | LoginReply
     | Stay
+    | OpenStreams
     | Shutdown,
     Field(discriminator="type"),
 ]

@@ -302,6 +302,7 @@ class Master:
             cluster=router,
             operator_of=router.operator_of,
             gateway=shared.gateway,
+            streams=shared.streams,
             joins=shared.joins,
             refused_agents=shared.refusals.all,
             foreseer=shared,

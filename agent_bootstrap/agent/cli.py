@@ -207,6 +207,7 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
     agent = Agent(
         options,
         connect=ways.connect,
+        connect_streams=ways.connect_streams,
         reached=ways.reached,
         notes=ways.notes,
         lifeline_fd=lifeline_fd,

@@ -35,6 +35,8 @@ from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.scratch import find_scratch, sweep
 from agent_bootstrap.agent.session import RefusedForGood, Session
 from agent_bootstrap.agent.slots import Hardware, find_hardware
+from agent_bootstrap.agent.task_streams import TaskStreams
+from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.interfaces import address_of
 from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
@@ -56,6 +58,8 @@ log = logging.getLogger(__name__)
 Connect = Callable[[str], Awaitable[Channel]]
 """Dials the master once, showing the agent's credential. Raises ChannelClosed when it cannot be reached,
 PermissionDenied when it refuses us."""
+ConnectStreams = Callable[[str], Awaitable[Stream]]
+"""The same for the connection that carries streams to tasks."""
 OpenRuntime = Callable[[str, RuntimeSetup], Runtime]
 
 
@@ -81,6 +85,7 @@ class Agent:
         options: AgentOptions,
         *,
         connect: Connect,
+        connect_streams: ConnectStreams | None = None,
         clock: Clock | None = None,
         lifeline_fd: int | None = None,
         open_runtime: OpenRuntime = open_runtime,
@@ -88,9 +93,13 @@ class Agent:
         reached: Callable[[], AgentOptions] | None = None,
         notes: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        """`reached`: the options, with the master where `connect` found it. `notes`: of the way there."""
+        """`reached`: the options, with the master where `connect` found it. `notes`: of the way there.
+
+        Without `connect_streams` nobody reaches its tasks through the master.
+        """
         self._options = options
         self._connect = connect
+        self._connect_streams = connect_streams
         self._clock = clock or SystemClock()
         self._lifeline_fd = lifeline_fd
         self._open_runtime = open_runtime
@@ -111,6 +120,7 @@ class Agent:
         self._epoch: EpochMemory
         self._machine: AgentMachine
         self._containers: ContainerSet
+        self._streams: TaskStreams | None = None
         self._metadata: MetadataOfTasks
         self._alone: OrphanTimer
 
@@ -130,6 +140,9 @@ class Agent:
                         clock=self._clock,
                         tasks=self._tasks,
                     )
+                    if self._connect_streams is not None:
+                        dial = partial(self._connect_streams, self._credential)
+                        self._streams = TaskStreams(dial, self._containers.is_running)
                     await self._containers.take_over()
                     await self._metadata.open(self._containers.is_running)
                     self._tasks.create_task(self._metadata.run())
@@ -305,6 +318,8 @@ class Agent:
             finally:
                 self._is_connected = False
                 self._link.close()
+                if self._streams is not None:
+                    await self._streams.close()
                 await session.channel.close()
             lasted_s = self._clock.monotonic() - connected_at
             pause_s = FIRST_RETRY_S if lasted_s >= STEADY_S else min(2 * pause_s, LAST_RETRY_S)
@@ -345,6 +360,7 @@ class Agent:
                 logins=self._logins,
                 shut_down=self._shut_down,
                 stay=self._withdraw,
+                streams=self._streams,
             )
             await session.greet()
         except BaseException:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.websocket import connect
+from agent_bootstrap.agent.websocket import connect, connect_streams
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
 from agent_bootstrap.channels.gate import LOOPBACK, Gate
 from agent_bootstrap.channels.requested_transport import RequestedTransport
@@ -78,6 +78,10 @@ class MasterWays:
             return channel
         only = failed.get("direct", "") if len(failed) == 1 else ""
         raise ChannelClosed(only or _listed(failed))
+
+    async def connect_streams(self, credential: str) -> Stream:
+        """The way that is good now. Raises as `connect`."""
+        return await connect_streams(self.reached(), credential)
 
     async def close(self) -> None:
         await self._gate.close()

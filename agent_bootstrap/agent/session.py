@@ -12,6 +12,7 @@ from agent_bootstrap.agent.containers.environment import Node
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import AgentMachine
+from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
     Channel,
@@ -21,6 +22,7 @@ from agent_bootstrap.protocol import (
     LogAck,
     LoginReply,
     Message,
+    OpenStreams,
     Refused,
     Shutdown,
     SignalContainer,
@@ -54,6 +56,7 @@ class Session:
         logins: Logins,
         shut_down: Callable[[str], None],
         stay: Callable[[], None],
+        streams: TaskStreams | None,
     ) -> None:
         self.channel = channel
         self._machine = machine
@@ -62,6 +65,7 @@ class Session:
         self._logins = logins
         self._shut_down = shut_down
         self._stay = stay
+        self._streams = streams
         self._node: Node
 
     async def greet(self) -> None:
@@ -69,7 +73,9 @@ class Session:
         # What happens from here on is told again once the master listens.
         self._containers.outbox.take()
         reports = self._containers.reports()
-        await self.channel.send(self._machine.hello(reports, self._epoch.highest))
+        hello = self._machine.hello(reports, self._epoch.highest)
+        streams = {"carries_streams": self._streams is not None}
+        await self.channel.send(hello.model_copy(update=streams))
         try:
             async with asyncio.timeout(WELCOME_LIMIT_S):
                 answer = await self.channel.receive()
@@ -160,6 +166,8 @@ class Session:
                 self._logins.tell(message)
             case Stay():
                 self._stay()
+            case OpenStreams() if self._streams is not None:
+                self._streams.open()
             case Shutdown(reason=reason):
                 self._shut_down(reason)
             case _:

@@ -71,15 +71,51 @@ def _why(error: ConnectionClosed) -> str:
     return str(error)
 
 
+class WebSocketStream:
+    """Implements `channels.streams.Stream`: binary frames, of any length."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._closing: asyncio.Task[None] | None = None
+
+    async def read(self) -> bytes:
+        try:
+            frame = await self._connection.recv(decode=False)
+        except ConnectionClosed as error:
+            raise ConnectionError(_why(error)) from error
+        return frame if isinstance(frame, bytes) else b""
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._connection.send(data)
+        except ConnectionClosed as error:
+            raise ConnectionError(_why(error)) from error
+
+    async def end(self) -> None:
+        """A WebSocket has no half-closed state."""
+
+    def close(self) -> None:
+        self._closing = asyncio.ensure_future(self._connection.close())
+
+
 async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
     """Dial the master once. Raises ChannelClosed when it cannot be reached, PermissionDenied when it refuses us."""
+    return WebSocketChannel(await _open(options, credential, "/agents"))
+
+
+async def connect_streams(options: AgentOptions, credential: str) -> WebSocketStream:
+    """The connection for streams, of an agent that the master knows by its credential. Raises as `connect`."""
+    return WebSocketStream(await _open(options, credential, "/agents/streams"))
+
+
+async def _open(options: AgentOptions, credential: str, path: str) -> ClientConnection:
     headers = {CREDENTIAL_HEADER: credential}
     if token := options.token():
         headers["Authorization"] = f"Bearer {token}"
-    url = agents_url(options)
+    url = agents_url(options, path)
     secure = url.startswith("wss:")
     try:
-        connection = await open_websocket(
+        return await open_websocket(
             url,
             additional_headers=headers,
             ssl=await asyncio.to_thread(context_for, options) if secure else None,
@@ -106,7 +142,6 @@ async def connect(options: AgentOptions, credential: str) -> WebSocketChannel:
     except (OSError, TimeoutError, InvalidHandshake, CertificateRefused) as error:
         why = await asyncio.to_thread(why_refused, error, options) if secure else ""
         raise ChannelClosed(f"cannot reach {options.url}: {why or _said(error)}") from error
-    return WebSocketChannel(connection)
 
 
 def _said(error: Exception) -> str:
@@ -118,11 +153,11 @@ def _said(error: Exception) -> str:
     return str(error)
 
 
-def agents_url(options: AgentOptions) -> str:
+def agents_url(options: AgentOptions, path: str = "/agents") -> str:
     """ws(s)://master/agents?pool=&agent_id="""
     parts = urlsplit(options.url)
     scheme = "wss" if parts.scheme == "https" else "ws"
     query = (
         f"pool={quote(options.resource_pool, safe='')}&agent_id={quote(options.agent_id, safe='')}"
     )
-    return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + "/agents", query, ""))
+    return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/") + path, query, ""))

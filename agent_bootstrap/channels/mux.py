@@ -4,7 +4,7 @@ Each frame is a stream's number, a kind and a length, then so many bytes. One en
 and says so by its first credit; a stream carries no more than its reader has given credit for, so that one that nobody
 reads holds up no other.
 
-    OPEN    opener to acceptor                            CREDIT   so many more bytes may come
+    OPEN    opener to acceptor, with where it goes        CREDIT   so many more bytes may come
     DATA    bytes                                         RESET    the stream is over at once; the bytes say why
     END     no more bytes in this direction               PING     (stream 0) somebody is there
 """
@@ -31,7 +31,8 @@ SILENCE_S = 45.0
 
 log = logging.getLogger(__name__)
 
-Dial = Callable[[], Awaitable[Stream]]
+Dial = Callable[[bytes], Awaitable[Stream]]
+"""Where a stream goes on. It is given what the opener said; OSError with words refuses."""
 
 
 class Kind(IntEnum):
@@ -51,11 +52,13 @@ class Mux:
         pipe: Stream,
         *,
         dial: Dial | None = None,
+        name: str = "the pipe to the master",
         ping_s: float = PING_S,
         silence_s: float = SILENCE_S,
     ) -> None:
-        """`dial`: of an end that accepts; where each stream goes on."""
+        """`dial`: of an end that accepts. `name`: of the pipe, in errors."""
         self._pipe = pipe
+        self._name = name
         self._dial = dial
         self._ping_s = ping_s
         self._silence_s = silence_s
@@ -74,12 +77,11 @@ class Mux:
         try:
             await self._listen()
         except TimeoutError:
-            silent = f"the pipe to the master was silent for {self._silence_s:g} s"
-            self._over = self._over or silent
+            self._over = self._over or f"{self._name} was silent for {self._silence_s:g} s"
         except (OSError, ValueError) as error:
-            self._over = self._over or f"the pipe to the master broke: {error}"
+            self._over = self._over or f"{self._name} broke: {error}"
         finally:
-            self._over = self._over or "the pipe to the master was closed"
+            self._over = self._over or f"{self._name} was closed"
             pinging.cancel()
             for stream in list(self._streams.values()):
                 stream.fail(self._over)
@@ -91,15 +93,22 @@ class Mux:
             self._pipe.close()
         return self._over
 
-    async def open(self) -> Stream:
-        """Raises OSError with words: the other end's, if it refused."""
+    def end(self, why: str) -> None:
+        """`run` returns `why`, and all streams break with it."""
+        self._over = self._over or why
+        if self._patience is not None:
+            self._patience.reschedule(0)
+
+    async def open(self, target: bytes = b"") -> Stream:
+        """`target`: where it goes, if the other end has a choice. Raises OSError with words: the other end's, if it
+        refused."""
         if self._over or len(self._streams) >= MAX_STREAMS:
             raise ConnectionError(self._over or f"{MAX_STREAMS} connections are open already")
         self._last += 1
         stream = MuxStream(self, self._last, credit=0)
         self._streams[stream.number] = stream
         try:
-            await self.send(stream.number, Kind.OPEN)
+            await self.send(stream.number, Kind.OPEN, target)
             async with asyncio.timeout(2 * OPEN_LIMIT_S):
                 await stream.accepted()
         except TimeoutError:
@@ -117,9 +126,7 @@ class Mux:
                     await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
             except TimeoutError:
                 # Half a frame may have gone: nothing that follows would be understood.
-                self._over = f"the pipe to the master took nothing for {self._silence_s:g} s"
-                if self._patience is not None:
-                    self._patience.reschedule(0)
+                self.end(f"{self._name} took nothing for {self._silence_s:g} s")
                 raise ConnectionError(self._over) from None
 
     def closed(self, number: int, *, told: bool) -> None:
@@ -157,13 +164,13 @@ class Mux:
                 self._start(self._tell(number, "too many connections"))
                 return
             stream = self._streams[number] = MuxStream(self, number, credit=WINDOW_BYTES)
-            self._start(self._serve(stream, self._dial))
+            self._start(self._serve(stream, self._dial, data))
         elif (stream_ := self._streams.get(number)) is not None:
             stream_.take(kind, data)
 
-    async def _serve(self, stream: MuxStream, dial: Dial) -> None:
+    async def _serve(self, stream: MuxStream, dial: Dial, target: bytes) -> None:
         try:
-            onward = await dial()
+            onward = await dial(target)
         except OSError as error:
             await self._tell(stream.number, str(error))
             self.closed(stream.number, told=True)

@@ -174,7 +174,7 @@ class ClusterTasks:
             drop_capabilities=where.drop_capabilities,
             # Parts of one task find each other by the addresses of their nodes.
             network=HOST_NETWORK if has_peers(allocation) else defaults.network_mode,
-            ports=tuple(_port(port) for port in where.proxy_ports),
+            ports=tuple(proxied_ports(config).values()),
             published_ports=dict(where.ports),
             limits=_limits(resources.limits),
             python=where.python or "",
@@ -198,5 +198,11 @@ def _login(auth: environment.RegistryAuth | None, task_id: str) -> RegistryLogin
     return RegistryLogin(reference=task_id, server=auth.serveraddress or "")
 
 
-def _port(port: environment.ProxyPort) -> ProxyPort:
-    return ProxyPort(port=port.proxy_port, tcp=port.proxy_tcp, unauthenticated=port.unauthenticated)
+def proxied_ports(config: TaskConfig) -> dict[str, ProxyPort]:
+    """Those that the user asked for, by number."""
+    return {
+        str(port.proxy_port): ProxyPort(
+            port=port.proxy_port, tcp=port.proxy_tcp, unauthenticated=port.unauthenticated
+        )
+        for port in config.environment.proxy_ports
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
+from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import Login
 from master.allocations.machine import AllocationState, Step
 from rm_backends.base import AllocationRequest, LaunchSpec
@@ -35,6 +36,14 @@ class AllocationOwner(Protocol):
 
     def unique_ports(self) -> Mapping[str, int]:
         """Ports that each of its allocations needs to itself: variable -> the lowest number that will do."""
+        ...
+
+    def proxied_ports(self, state: AllocationState) -> Mapping[str, ProxyPort]:
+        """Ports that the proxy leads to, by number; empty name: what tasks of its kind serve."""
+        ...
+
+    def note_activity(self) -> None:
+        """Somebody uses what it serves."""
         ...
 
     def owner_id(self, allocation_id: str) -> int:

@@ -7,7 +7,7 @@ may be lost: who waits at a barrier or in a long poll.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import Login
 from master.allocations import machine
 from master.allocations.effects import (
@@ -39,6 +40,7 @@ from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import (
     AlreadyGranted,
     Container,
+    ContainerPhase,
     Granted,
     Lost,
     Refused,
@@ -71,6 +73,18 @@ class Preemption:
     """What still runs then is killed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a running task serves through the proxy."""
+
+    container: Container
+    """The first of the task's."""
+    identity: TaskIdentity
+    ports: Mapping[str, ProxyPort]
+    """As `AllocationOwner.proxied_ports` names them."""
+    note_activity: Callable[[], None]
+
+
 class AllocationService:
     """Implements `rm_backends.base.RmEvents`, `rm_backends.ports.RegistryLogins` and
     `master.auth.principal.AllocationTokens`."""
@@ -90,6 +104,8 @@ class AllocationService:
         self._rm: ResourceManager | None = None
         self._owners: dict[str, AllocationOwner] = {}
         self._by_token: dict[str, str] = {}
+        self._by_task: dict[str, str] = {}
+        self._task_of: dict[str, str] = {}
         self._rendezvous = Rendezvous()
         self._all_gather = AllGather()
         self._preempt: dict[str, asyncio.Event] = {}
@@ -111,6 +127,8 @@ class AllocationService:
     def adopt(self, state: AllocationState, owner: AllocationOwner) -> None:
         """From now on events of this allocation go to `owner`. Also learns its token and ports."""
         self._owners[state.id] = owner
+        self._by_task[state.task_id] = state.id
+        self._task_of[state.id] = state.task_id
         if state.token_hash is not None:
             self._by_token[state.token_hash] = state.id
         if state.ports:
@@ -151,6 +169,23 @@ class AllocationService:
         if state is None:
             raise NotFound("allocation", allocation_id)
         return state
+
+    def served(self, task_id: str) -> Served | None:
+        """None: no such task runs."""
+        allocation_id = self._by_task.get(task_id, "")
+        owner = self._owners.get(allocation_id)
+        state = owner.allocation(allocation_id) if owner is not None else None
+        if owner is None or state is None:
+            return None
+        first = min(state.containers, key=lambda c: c.container.rank, default=None)
+        if first is None or first.phase is not ContainerPhase.RUNNING:
+            return None
+        return Served(
+            first.container,
+            _identity(state, owner),
+            owner.proxied_ports(state),
+            owner.note_activity,
+        )
 
     def registry_login(self, allocation_id: str) -> Login | None:
         owner = self._owners.get(allocation_id)
@@ -287,6 +322,9 @@ class AllocationService:
             event.set()
         self._ports.free(allocation_id)
         self._owners.pop(allocation_id, None)
+        task_id = self._task_of.pop(allocation_id, "")
+        if self._by_task.get(task_id) == allocation_id:
+            del self._by_task[task_id]
         self._by_token.pop(self._mint.hash(allocation_id), None)
 
     # --- what tasks ask -------------------------------------------------------------------------------------------

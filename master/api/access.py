@@ -32,6 +32,13 @@ def token_in(headers: Headers) -> str:
     return _in_headers(given) or _in_cookie(given)
 
 
+def token_headers(headers: Headers) -> frozenset[bytes]:
+    """Names of the headers in which a token for the master may be. Another kind of authorization is not one."""
+    return frozenset(
+        name for name, value in headers if name in _HEADERS and _in_headers({name: value})
+    )
+
+
 def by_cookie(headers: Headers) -> bool:
     """Whether the token of a call is one that a browser adds by itself."""
     given = dict(reversed(headers))

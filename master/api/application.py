@@ -33,6 +33,7 @@ from master.api.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.monitoring import routes as monitoring
 from master.api.openapi import DescribedApp
 from master.api.proxies import TrustedProxies
+from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
 from master.api.runs import routes as runs
@@ -105,6 +106,7 @@ def build_app(services: Services) -> DescribedApp:
     config, security = services.config, services.config.security
     names = (config.host, host_of(services.master_url), *security.allowed_hosts)
     app.add_middleware(JsonBodies)
+    app.add_middleware(Proxy)
     app.add_middleware(
         BrowserRules,
         hosts=KnownHosts(names, more=services.certificate_names),

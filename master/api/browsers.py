@@ -13,11 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from master.api.access import by_cookie, token_in
 from master.api.errors import STATUS_OF_CODE, error_response
 from master.api.known_hosts import KnownHosts, host_in
+from master.api.middleware import PROXY
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOGIN = "/api/v1/auth/login"
-_PROXY = "/proxy/"
-"""What tasks serve there takes what it likes."""
 
 
 class BrowserRules:
@@ -58,7 +57,7 @@ class BrowserRules:
                 "Origin: must be this master for a change by cookie and for a login from a page; behind "
                 "a proxy, name it in security.trusted_proxies and have it send X-Forwarded-Proto"
             )
-        if cookie and scope["type"] == "http" and not scope["path"].startswith(_PROXY):
+        if cookie and scope["type"] == "http" and not scope["path"].startswith(PROXY):
             return _body_problem(dict(headers))
         return ""
 

@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 API = "/api/v1"
+PROXY = "/proxy/"
+"""What goes to tasks goes as it came."""
 LARGE_BYTES = 64 * 1024
 """Less than this is taken in and thrown away: the connection can be used again."""
 _SNAKE = re.compile(r"_([a-z0-9])")
@@ -59,7 +61,7 @@ class PlainUrls:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not scope["path"].startswith(PROXY):
             scope = dict(scope)
             path = scope["path"]
             if path.startswith(f"{API}/") and path.endswith("/"):

@@ -10,6 +10,7 @@ from typing import Annotated, Protocol, TypeAlias, cast
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.api.held import Closing
@@ -151,6 +152,22 @@ class AgentGateway(Protocol):
         ...
 
 
+class TaskStreams(Protocol):
+    """Connections to ports of tasks, through their agents."""
+
+    async def open(self, agent_id: str, container_id: str, port: int) -> Stream:
+        """Raises OSError with words for people."""
+        ...
+
+    def admits(self, agent_id: str, credential: str) -> bool:
+        """Whether a connection that shows these is of an agent that may carry streams."""
+        ...
+
+    async def serve(self, pipe: Stream, agent_id: str) -> None:
+        """That connection, until it ends."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     info: ClusterInfo
@@ -178,6 +195,7 @@ class Services:
     operator_of: Callable[[str], AgentOperator]
     """By agent. Raises NotFound, and InvalidState for one that is not operated from here."""
     gateway: AgentGateway
+    streams: TaskStreams
     joins: AgentJoins
     refused_agents: Callable[[], Sequence[RefusalView]]
     """Newest first."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import Login
+from master.allocations.cluster_tasks import proxied_ports
 from master.allocations.identities import Owner
 from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
@@ -266,6 +268,12 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
 
     def unique_ports(self) -> Mapping[str, int]:
         return TRIAL_PORTS
+
+    def proxied_ports(self, state: AllocationState) -> Mapping[str, ProxyPort]:
+        return proxied_ports(self.config)
+
+    def note_activity(self) -> None:
+        """Trials do not end for want of it."""
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id

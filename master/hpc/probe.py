@@ -204,7 +204,7 @@ async def _relay(plan: Plan, root: Path, port: int) -> AsyncIterator[None]:
         LocalPipes(path=plan.path),
         python=plan.python,
         root=str(root),
-        dial=lambda: connected(plan.address, port),
+        dial=lambda _: connected(plan.address, port),
     )
     running = asyncio.create_task(keeper.run())
     try:

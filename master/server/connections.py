@@ -22,6 +22,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from master.api.access import KNOWN
+from master.api.middleware import PROXY
 
 log = structlog.get_logger(__name__)
 
@@ -289,6 +290,10 @@ class HttpConnection(HttpToolsProtocol):
         self._table.wait_for(self._connection, Waiting.IDLE)
 
 
+MAX_TO_TASK_BYTES = 16 * 1024 * 1024
+"""Of one message to a task's WebSocket: kernels of notebooks take 10 MiB."""
+
+
 class WebSocketConnection(WebSocketsSansIOProtocol):
     """Uvicorn's protocol, for a connection that was an `HttpConnection` so far."""
 
@@ -296,6 +301,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(**uvicorns)
         self._table = table
         self._connection: Connection | None = None
+        self._leads_to_task = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -310,7 +316,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._connection is not None:
+        # Whoever stops a program that reads from a task may go on later; the task waits meanwhile, nothing else does.
+        if self._connection is not None and not (self._leads_to_task and self._connection.known):
             self._table.wait_for(self._connection, Waiting.READER)
 
     def resume_writing(self) -> None:
@@ -323,6 +330,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if self.handshake_initiated and not self.handshake_complete:
             self.scope[KNOWN] = self._know  # type: ignore[literal-required]
+            self._leads_to_task = self.scope["path"].startswith(PROXY)
+            if self._leads_to_task:
+                self.conn.max_message_size = MAX_TO_TASK_BYTES
 
     def _know(self) -> None:
         if self._connection is not None:

@@ -59,14 +59,7 @@ class LaunchSpecs:
     ) -> ContainerOptions:
         """With the ports of its kind's services before those that its user asked for."""
         options = self.cluster.options(config, allocation, state.owner)
-        services = tuple(
-            ProxyPort(
-                port=allocation.ports[service.variable],
-                tcp=service.tcp,
-                unauthenticated=service.unauthenticated,
-            )
-            for service in state.kind.services
-        )
+        services = own_services(state, allocation)
         return options.model_copy(update={"ports": (*services, *options.ports)})
 
     def _work_dir(self, state: TaskState, owner_name: str) -> str:
@@ -77,3 +70,15 @@ class LaunchSpecs:
         if (who := self.cluster.os_user(state.owner)) is not None:
             configured = configured.replace(AGENT_USER, who.user)
         return configured.replace("$DET_USER", owner_name)
+
+
+def own_services(state: TaskState, allocation: AllocationState) -> tuple[ProxyPort, ...]:
+    """Ports of what tasks of its kind serve."""
+    return tuple(
+        ProxyPort(
+            port=allocation.ports[service.variable],
+            tcp=service.tcp,
+            unauthenticated=service.unauthenticated,
+        )
+        for service in state.kind.services
+    )

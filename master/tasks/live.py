@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import Login
 from master.allocations.batch import batch_options
+from master.allocations.cluster_tasks import proxied_ports
 from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
@@ -21,7 +23,7 @@ from master.roots.task_messages import TaskMessages
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.tasks import machine
-from master.tasks.launch_specs import LaunchSpecs
+from master.tasks.launch_specs import LaunchSpecs, own_services
 from master.tasks.machine import Step
 from master.tasks.persistence import changed_allocation, changes
 from master.tasks.state import TaskState
@@ -143,6 +145,10 @@ class LiveTask(Root[TaskState, datetime, Step]):
 
     def unique_ports(self) -> Mapping[str, int]:
         return self.state.kind.unique_ports()
+
+    def proxied_ports(self, state: AllocationState) -> Mapping[str, ProxyPort]:
+        own = own_services(self.state, state)
+        return {**proxied_ports(self.state.config), **({"": own[0]} if own else {})}
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id

@@ -16,6 +16,7 @@ from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
+from rm_backends.agents.streams import AgentStreams
 from rm_backends.base import AllocationRequest, RmEvents
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins
@@ -68,6 +69,7 @@ class AgentPools:
             certificates=certificates,
         )
         self.refusals = Refusals()
+        self.streams = AgentStreams(self.registry, epoch)
         self.gateway = Gateway(
             registry=self.registry,
             pools=self.by_name.keys(),
@@ -75,6 +77,7 @@ class AgentPools:
             join_tokens=join_tokens,
             logins=logins,
             refusals=self.refusals,
+            streams=self.streams,
             clock=clock,
         )
         self.joins = Joins(

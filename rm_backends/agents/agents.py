@@ -83,6 +83,8 @@ class Agent:
     runs_trial_classes: bool | None = None
     """Whether its Python has the package for them. None: it does not say."""
     is_root: bool = False
+    carries_streams: bool = False
+    """Ports of its tasks can be reached through it."""
     shares_user: str = ""
     """What an operator should know: it runs as the master's own user, beside the master."""
     devices: tuple[Slot, ...] = ()

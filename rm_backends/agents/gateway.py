@@ -29,6 +29,7 @@ from rm_backends.agents.departures import said_by_agent
 from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
+from rm_backends.agents.streams import AgentStreams
 from rm_backends.ports import JoinTokens, LogSink, RegistryLogins
 from rm_backends.views import RefusalView
 from windlass.base.clock import Clock
@@ -54,6 +55,7 @@ class Gateway:
         join_tokens: JoinTokens,
         logins: RegistryLogins,
         refusals: Refusals,
+        streams: AgentStreams,
         clock: Clock,
     ) -> None:
         self._registry = registry
@@ -62,6 +64,7 @@ class Gateway:
         self._join_tokens = join_tokens
         self._logins = logins
         self._refusals = refusals
+        self.streams = streams
         self._clock = clock
 
     def stranger_reason(
@@ -135,6 +138,7 @@ class Gateway:
             return await self._converse(admitted, connection)
         finally:
             self._registry.detach(admitted, connection)
+            self.streams.lost(admitted, connection)
 
     def _note(
         self,

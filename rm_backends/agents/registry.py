@@ -391,6 +391,7 @@ class Registry:
         agent.container_runtime = hello.container_runtime
         agent.runs_trial_classes = hello.runs_trial_classes
         agent.is_root = hello.uid == 0
+        agent.carries_streams = hello.carries_streams
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:
             log.warning("agent %s: %s", agent.id, agent.shares_user)

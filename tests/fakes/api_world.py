@@ -451,6 +451,7 @@ async def _start(
         cluster=router,
         operator_of=router.operator_of,
         gateway=shared.gateway,
+        streams=shared.streams,
         joins=shared.joins,
         refused_agents=shared.refusals.all,
         foreseer=shared,

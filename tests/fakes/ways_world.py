@@ -177,7 +177,7 @@ async def relayed(root: Path, port: Port, pipes: Pipes) -> AsyncIterator[None]:
         pipes,
         python=sys.executable,
         root=str(root),
-        dial=lambda: connected("127.0.0.1", port.port),
+        dial=lambda _: connected("127.0.0.1", port.port),
     )
     task = asyncio.create_task(keeper.run())
     await until(lambda: _notice(root) is not None)

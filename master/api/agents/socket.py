@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
@@ -13,6 +16,8 @@ from master.api.services import TheApi
 from windlass.base.pace import Pace
 
 AGENTS = "/agents"
+STREAMS = f"{AGENTS}/streams"
+"""Their second connection, which they open when the master asks."""
 
 BYTES_PER_S = 16 * 1024 * 1024
 BURST_BYTES = 64 * 1024 * 1024
@@ -22,6 +27,39 @@ MAX_CLOSE_BYTES = 123
 """Of the reason in a WebSocket's close frame."""
 
 router = APIRouter()
+
+
+class SocketStream:
+    """A `channels.streams.Stream` over an accepted WebSocket: binary frames, of any length."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._closing: asyncio.Task[None] | None = None
+
+    async def read(self) -> bytes:
+        try:
+            frame = await self._socket.receive()
+        except RuntimeError as error:
+            raise ConnectionError(str(error)) from error
+        if frame["type"] == "websocket.disconnect":
+            return b""
+        return frame.get("bytes") or b""
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._socket.send_bytes(data)
+        except (WebSocketDisconnect, RuntimeError) as error:
+            raise ConnectionError(str(error)) from error
+
+    async def end(self) -> None:
+        """A WebSocket has no half-closed state."""
+
+    def close(self) -> None:
+        self._closing = asyncio.create_task(self._close())
+
+    async def _close(self) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError, OSError):
+            await self._socket.close()
 
 
 class SocketChannel:
@@ -61,6 +99,19 @@ class SocketChannel:
             await self._socket.close(code, said)
         except (WebSocketDisconnect, RuntimeError, OSError) as error:
             raise ChannelClosed(str(error)) from error
+
+
+@router.websocket(STREAMS)
+@public
+async def streams(socket: WebSocket, api: TheApi, agent_id: str = "") -> None:
+    """Bytes to and from ports of its tasks. Only for agents that are connected at `AGENTS`."""
+    carried = api.services.streams
+    if not carried.admits(agent_id, socket.headers.get(CREDENTIAL_HEADER, "")):
+        await socket.close()  # HTTP 403
+        return
+    await socket.accept()
+    note_known(socket.scope)
+    await carried.serve(SocketStream(socket), agent_id)
 
 
 @router.websocket(AGENTS)

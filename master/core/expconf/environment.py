@@ -39,7 +39,6 @@ IN_SIZED_SHM = NoEffect(
 )
 PRIVATE = NoEffect("mounts are always private")
 NO_KUBERNETES = NoEffect("there is no Kubernetes resource manager yet")
-NO_PROXY = NoEffect("there is no proxy into tasks yet")
 
 CPU_IMAGE = CUDA_IMAGE = "determinedai/pytorch-ngc-dev:0736b6d"
 ROCM_IMAGE = "determinedai/environments:rocm-5.6-pytorch-1.3-tf-2.10-rocm-mpich-0736b6d"
@@ -114,9 +113,9 @@ class Environment(Section):
     """Linux capabilities that the container gets."""
     drop_capabilities: Annotated[Items[str], IN_CONTAINERS] = ()
     """Linux capabilities that the container loses."""
-    ports: Annotated[dict[str, Integer], NO_PROXY] = Field(default_factory=dict)
+    ports: dict[str, Integer] = Field(default_factory=dict)
     """Ports of the task by name, published on the machine. The proxy reaches `proxy_ports` only."""
-    proxy_ports: Annotated[Items[ProxyPort], NO_PROXY] = ()
+    proxy_ports: Items[ProxyPort] = ()
     """Ports of the task that the master's proxy reaches."""
     python: Annotated[Annotated[str, AfterValidator(python_name)] | None, IN_PROCESSES] = None
     """The Python of a process: the path of an interpreter or of a virtualenv on the agent's machine, or a name such as

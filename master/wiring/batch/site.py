@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +39,7 @@ def relay_keepers(
             pipes,
             python=section.python or sys.executable,
             root=root,
-            dial=partial(connected, host, port),
+            dial=lambda _: connected(host, port),
             arguments=_arguments(section),
         )
         for root, section in wanted.items()

@@ -51,7 +51,7 @@ async def why_it_ends(pipe: Stream, *, silence_s: float = 0.05) -> str:
         return await Mux(pipe, dial=nobody, silence_s=silence_s).run()
 
 
-async def nobody() -> Stream:
+async def nobody(_: bytes) -> Stream:
     raise ConnectionError("nobody listens")
 
 

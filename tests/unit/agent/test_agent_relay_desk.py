@@ -228,7 +228,7 @@ class Endless:
 
 
 async def test_frames_without_bytes_are_not_kept() -> None:
-    async def waiting() -> Stream:
+    async def waiting(_: bytes) -> Stream:
         return await asyncio.get_running_loop().create_future()
 
     async with asyncio.timeout(30):
@@ -270,7 +270,7 @@ class Onward(Silent):
 async def test_a_pipe_that_ends_before_a_stream_is_accepted_closes_its_connection() -> None:
     pipe, onward, dialled = Stuck(), Onward(), asyncio.Event()
 
-    async def dial() -> Stream:
+    async def dial(_: bytes) -> Stream:
         dialled.set()
         return onward
 

@@ -1,0 +1,99 @@
+"""ASGI: takes what goes to a task. Find the service, ask who calls, look whether they may, connect, carry."""
+
+from __future__ import annotations
+
+from typing import cast
+from urllib.parse import quote
+
+import structlog
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent_bootstrap.channels.streams import Stream
+from master.api.access import note_known, token_in
+from master.api.errors import (
+    INVALID,
+    NOT_FOUND,
+    STATUS_OF_CODE,
+    Status,
+    error_response,
+    status_of,
+)
+from master.api.middleware import PROXY
+from master.api.proxy.http import CutShort, NoAnswer, exchange
+from master.api.proxy.services import Service, admit, find
+from master.api.proxy.websockets import Bridge, to_tcp
+from master.api.services import Api
+from windlass.base.errors import NotFound, Unauthenticated, WindlassError
+
+LOGIN = "/det/login"
+BAD_GATEWAY = Status(502, 14, "Unavailable")
+
+log = structlog.get_logger(__name__)
+
+
+class Proxy:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or not scope["path"].startswith(PROXY):
+            await self._app(scope, receive, send)
+            return
+        api = cast("Api", scope["app"].state.api)
+        name = scope["path"].removeprefix(PROXY).partition("/")[0]
+        try:
+            service = find(api, name)
+            admit(api, service, token_in(scope["headers"]))
+        except NotFound:
+            await _refuse(scope, receive, send, NOT_FOUND, f"service not found: {name[:200]}")
+            return
+        except Unauthenticated as error:
+            await _ask_to_log_in(scope, receive, send, error)
+            return
+        except WindlassError as error:
+            await error_response(status_of(error), error.message)(scope, receive, send)
+            return
+        note_known(scope)
+        service.note_activity()
+        if service.port.tcp and scope["type"] == "http":
+            why = f"{name} is a TCP port: connect by WebSocket, as `det tunnel` does"
+            await _refuse(scope, receive, send, INVALID, why)
+            return
+        await _carry(api, service, scope, receive, send)
+
+
+async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    stream: Stream | None = None
+    try:
+        stream = await api.services.streams.open(
+            service.agent_id, service.container_id, service.port.port
+        )
+        if scope["type"] == "http":
+            await exchange(scope, receive, send, stream)
+        elif service.port.tcp:
+            await to_tcp(receive, send, stream)
+        else:
+            await Bridge(scope, receive, send, stream).run()
+    except (NoAnswer, OSError) as error:
+        await _refuse(scope, receive, send, BAD_GATEWAY, f"{service.name} does not answer: {error}")
+    except CutShort as error:
+        # Returning without an end makes the server close the connection, so that nobody takes a part for the whole.
+        log.info("answer of a task cut short", service=service.name, why=str(error))
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: Status, message: str) -> None:
+    await error_response(status, message)(scope, receive, send)
+
+
+async def _ask_to_log_in(scope: Scope, receive: Receive, send: Send, error: WindlassError) -> None:
+    if scope["type"] == "websocket":
+        await _refuse(scope, receive, send, STATUS_OF_CODE["unauthenticated"], error.message)
+        return
+    asked = scope["path"]
+    if query := scope["query_string"].decode("latin-1"):
+        asked += f"?{query}"
+    await RedirectResponse(f"{LOGIN}?redirect={quote(asked, safe='')}", 303)(scope, receive, send)

@@ -1,0 +1,60 @@
+"""What a name after `/proxy/` leads to: a port of a task that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent_bootstrap.container_options import ProxyPort
+from master.api.services import Api
+from master.auth.permissions import Action, Target, allowed
+from master.auth.principal import Principal
+from windlass.base.errors import NotFound, Unauthenticated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    name: str
+    """`<task id>` for what a task of its kind serves, `<task id>:<port>` for a port that its user asked for."""
+    agent_id: str
+    container_id: str
+    port: ProxyPort
+    target: Target
+    """The task, for the rules."""
+    note_activity: Callable[[], None]
+
+
+def find(api: Api, name: str) -> Service:
+    """Raises NotFound: it is over, it does not run yet, or there never was one."""
+    task_id, _, port = name.partition(":")
+    served = api.services.allocations.served(task_id)
+    if served is not None and port in served.ports:
+        return Service(
+            name=name,
+            agent_id=served.container.agent_id,
+            container_id=served.container.container_id,
+            port=served.ports[port],
+            target=Target(
+                kind="task",
+                id=task_id,
+                owner_id=served.identity.user_id,
+                experiment_id=served.identity.experiment_id,
+                task_id=task_id,
+            ),
+            note_activity=served.note_activity,
+        )
+    raise NotFound("service", name)
+
+
+def admit(api: Api, service: Service, token: str) -> Principal | None:
+    """Who asks; None where the service asks that itself. Raises Unauthenticated; NotFound for what they may not see."""
+    if service.port.unauthenticated:
+        return None
+    if not token:
+        raise Unauthenticated("log in to reach it")
+    principal = api.services.auth.identify(token)
+    of_trial = service.target.experiment_id is not None
+    action = Action.VIEW_ARTIFACTS if of_trial else Action.VIEW_COMMANDS
+    if not allowed(principal, action, service.target):
+        raise NotFound("service", service.name)
+    return principal

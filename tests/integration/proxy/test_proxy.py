@@ -1,0 +1,238 @@
+"""The proxy of a real master, to services of a task on a real agent."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.real_cluster import RealCluster, eventually
+
+SERVICE = Path(__file__).with_name("service.py")
+BLOCK = bytes(range(256)) * 256
+LIMIT_S = 60
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Served:
+    cluster: RealCluster
+    task_id: str
+    http: int
+    tcp: int
+    sockets: int
+
+    def name(self, port: int) -> str:
+        return f"{self.task_id}:{port}"
+
+    @property
+    def token(self) -> str:
+        return str(self.cluster.client.session.token)
+
+    def url(self, path: str, port: int | None = None) -> str:
+        return f"{self.cluster.url}/proxy/{self.name(port or self.http)}/{path}"
+
+    def ask(self, method: str, path: str, **given: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token}", **given.pop("headers", {})}
+        return httpx.request(method, self.url(path), headers=headers, timeout=LIMIT_S, **given)
+
+    def socket(self, port: int, path: str = "", **given: Any) -> ClientConnection:
+        url = self.url(path, port).replace("http", "ws", 1)
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return connect(
+            url, additional_headers=headers, open_timeout=LIMIT_S, max_size=None, **given
+        )
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    config = {"resource_pools": [{"pool_name": "default"}]}
+    with RealCluster(tmp_path_factory.mktemp("proxy"), config) as cluster:
+        cluster.start_agent("node-1", slots=1)
+        http, tcp, sockets = free_port(), free_port(), free_port()
+        ports = [
+            {"proxy_port": http},
+            {"proxy_port": tcp, "proxy_tcp": True},
+            {"proxy_port": sockets, "unauthenticated": True},
+        ]
+        program = {"path": "service.py", "content": base64.b64encode(SERVICE.read_bytes()).decode()}
+        body = {
+            "config": {
+                "entrypoint": ["python3", "service.py", str(http), str(tcp), str(sockets)],
+                "environment": {"proxy_ports": ports},
+                "resources": {"slots": 0},
+            },
+            "files": [{**program, "type": ord("0"), "mode": 0o644}],
+        }
+        task_id = str(cluster.client.session.post("/api/v1/commands", body)["command"]["id"])
+
+        def is_serving() -> bool:
+            lines = cluster.client.session.stream(f"/api/v1/tasks/{task_id}/logs", None)
+            return any("serving" in str(line["log"]) for line in lines)
+
+        eventually("the task serves", is_serving)
+        yield Served(cluster, task_id, http, tcp, sockets)
+
+
+def test_a_request_goes_as_it_came_but_without_the_callers_token(served: Served) -> None:
+    path = "a%2Fb/../c//d?snake_key=1&x=%20"
+    headers = {
+        "Cookie": f"mine=1; auth={served.token}; other=2",
+        "X-Own": "yes",
+        "Connection": "close, X-Hop",
+        "X-Hop": "gone",
+    }
+    at = urlsplit(served.cluster.url)
+    address = (str(at.hostname), at.port or 80)
+    with closing(socket.create_connection(address, timeout=LIMIT_S)) as raw:
+        lines = [f"GET /proxy/{served.name(served.http)}/{path} HTTP/1.1", "Host: here"]
+        lines += [f"{key}: {value}" for key, value in headers.items()]
+        lines += [f"Authorization: Bearer {served.token}", "", ""]
+        raw.sendall("\r\n".join(lines).encode())
+        answer = b""
+        while data := raw.recv(65536):
+            answer += data
+    seen = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert seen["target"] == f"/proxy/{served.name(served.http)}/{path}"
+    told = dict(seen["headers"])
+    assert told["cookie"] == "mine=1; other=2"
+    assert told["x-own"] == "yes"
+    assert told["x-forwarded-proto"] == "http"
+    assert served.token not in str(seen)
+    assert "authorization" not in told
+    assert "x-hop" not in told
+    assert answer.count(b"set-cookie") == 2
+
+
+def test_another_kind_of_authorization_is_the_tasks(served: Served) -> None:
+    cookies = {"Cookie": f"auth={served.token}"}
+    seen = httpx.get(
+        served.url("x"), headers={**cookies, "Authorization": "Basic dTpw"}, timeout=LIMIT_S
+    ).json()
+    assert dict(seen["headers"])["authorization"] == "Basic dTpw"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_large_bodies_pass_both_ways(served: Served, framing: str) -> None:
+    blocks = 400
+    body = BLOCK * blocks
+    sent: Any = body if framing == "length" else (BLOCK for _ in range(blocks))
+    told = served.ask("POST", "upload", content=sent).json()
+    assert told == {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body)}
+    came = served.ask("GET", f"chunks/{blocks}").content
+    assert hashlib.sha256(came).hexdigest() == hashlib.sha256(body).hexdigest()
+
+
+def test_odd_answers(served: Served) -> None:
+    assert served.ask("HEAD", "x").status_code == 200
+    assert served.ask("HEAD", "x").content == b""
+    nothing = served.ask("GET", "none")
+    assert (nothing.status_code, nothing.headers["etag"]) == (304, '"1"')
+    early = served.ask("POST", "early", content=BLOCK * 100)
+    assert (early.status_code, early.json()) == (413, {"early": True})
+    expecting = served.ask("POST", "upload", content=b"x", headers={"Expect": "100-continue"})
+    assert expecting.json()["size"] == 1
+    garbage = served.ask("GET", "garbage")
+    assert garbage.status_code == 502
+    assert "does not answer" in garbage.json()["message"]
+    with pytest.raises(httpx.RemoteProtocolError):
+        served.ask("GET", "dies")
+
+
+def test_who_may_not_is_not_told_what_there_is(served: Served) -> None:
+    unknown = httpx.get(f"{served.cluster.url}/proxy/nothing/x", timeout=LIMIT_S)
+    assert unknown.status_code == 404
+    assert unknown.json()["message"] == "service not found: nothing"
+    asked = httpx.get(served.url("x?a=1"), timeout=LIMIT_S)
+    assert asked.status_code == 303
+    name = served.name(served.http).replace(":", "%3A")
+    assert asked.headers["location"] == f"/det/login?redirect=%2Fproxy%2F{name}%2Fx%3Fa%3D1"
+    assert served.ask("GET", "x").status_code == 200
+    other = served.url("x", served.http + 1 if served.http + 1 != served.tcp else served.http + 2)
+    assert httpx.get(other, timeout=LIMIT_S).status_code == 404
+
+
+def test_websockets_pass_with_their_subprotocol_and_close_code(served: Served) -> None:
+    with served.socket(served.sockets, "ws?q=1", subprotocols=["echo"]) as one:
+        told = json.loads(one.recv(LIMIT_S))
+        assert told == {
+            "path": f"/proxy/{served.name(served.sockets)}/ws?q=1",
+            "subprotocol": "echo",
+        }
+        assert one.subprotocol == "echo"
+        for message in ("text", b"bytes", "ü" * 70_000, BLOCK * 64):
+            one.send(message)
+            assert one.recv(LIMIT_S) == message
+        one.send("close")
+        with pytest.raises(ConnectionClosed) as closed:
+            one.recv(LIMIT_S)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
+
+
+def test_a_websocket_to_what_has_none_is_refused_before_it_opens(served: Served) -> None:
+    with pytest.raises(InvalidStatus) as refused, served.socket(served.http):
+        pass
+    assert refused.value.response.status_code == 502
+    assert b"to a WebSocket" in (refused.value.response.body or b"")
+
+
+def test_what_a_client_sent_before_it_left_reaches_the_task(served: Served) -> None:
+    body = BLOCK * 200
+    with served.socket(served.tcp) as tunnel:
+        tunnel.send(b"count\n" + body)
+    eventually(
+        "all has come",
+        lambda: (
+            served.ask("GET", "counted").json() == [len(body), hashlib.sha256(body).hexdigest()]
+        ),
+    )
+
+
+def test_one_who_reads_nothing_delays_nobody(served: Served) -> None:
+    with served.socket(served.tcp) as tunnel:
+        tunnel.send(b"flood\n")
+        for _ in range(20):
+            assert served.ask("GET", "chunks/20").content == BLOCK * 20
+        assert tunnel.recv(LIMIT_S)
+
+
+def test_a_task_that_ends_its_direction_closes_the_tunnel(served: Served) -> None:
+    with served.socket(served.tcp) as tunnel:
+        tunnel.send(b"last\n")
+        assert tunnel.recv(LIMIT_S) == b"words"
+        with pytest.raises(ConnectionClosed) as closed:
+            tunnel.recv(LIMIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1000
+
+
+def test_tcp_over_a_websocket(served: Served) -> None:
+    with served.socket(served.tcp) as tunnel:
+        tunnel.send(b"echo\n" + BLOCK)
+        came = b""
+        while len(came) < len(BLOCK):
+            came += bytes(tunnel.recv(LIMIT_S))  # type: ignore[arg-type]
+        assert came == BLOCK
+    assert served.ask("GET", "x").status_code == 200
+    refused = httpx.get(
+        served.url("", served.tcp), headers={"Authorization": f"Bearer {served.token}"}
+    )
+    assert refused.status_code == 400

@@ -149,8 +149,11 @@ class Mux:
         while not self._over:
             while (frame := _first(unread)) is not None:
                 self._take(*frame)
-            async with asyncio.timeout(self._silence_s) as self._patience:
-                data = await self._pipe.read()
+            try:
+                async with asyncio.timeout(self._silence_s) as self._patience:
+                    data = await self._pipe.read()
+            finally:
+                self._patience = None
             if not data:
                 return
             self.heard.set()

@@ -85,6 +85,11 @@ class Served:
     note_activity: Callable[[], None]
 
 
+def service_name(task_id: str, name: str) -> str:
+    """What the proxy calls a port of a task. `name`: as in `Served.ports`."""
+    return f"{task_id}:{name}" if name else task_id
+
+
 class AllocationService:
     """Implements `rm_backends.base.RmEvents`, `rm_backends.ports.RegistryLogins` and
     `master.auth.principal.AllocationTokens`."""

@@ -52,7 +52,7 @@ NOT_FOUND = Status(404, 5, "NotFound")
 UNIMPLEMENTED = Status(501, 12, "Unimplemented")
 MOST_ECHOED = 200
 """Characters of a request that an error repeats."""
-_PUBLISHED = ("/api/v1/", "/resources/allocation/", "/proxy/", "/stream")
+_PUBLISHED = ("/api/v1/", "/resources/allocation/", "/stream")
 """Paths below these are of the published API, if they are anything."""
 STATUS_OF_CODE: Mapping[str, Status] = {
     "invalid_argument": INVALID,
@@ -182,7 +182,12 @@ async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
     if not scope["path"].startswith(_PUBLISHED):
         await WebSocketClose()(scope, receive, send)
         return
-    await _unimplemented("WebSocket", scope["path"])(scope, receive, send)
+    await answer_socket(_unimplemented("WebSocket", scope["path"]), scope, receive, send)
+
+
+async def answer_socket(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """A WebSocket that is not opened is answered in HTTP."""
+    await response(scope, receive, send)
     # Until the connection has ended, which is told after the answer was: uvicorn logs an error if we leave earlier.
     ends = 0
     while ends < 2:

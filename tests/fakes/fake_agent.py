@@ -106,6 +106,7 @@ class FakeAgent:
     protocol: int = 1
     container_runtime: str = "process"
     runs_trial_classes: bool | None = None
+    carries_streams: bool = False
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
     """Container ids in the order of their first starts: a container that is started twice is twice in it."""
@@ -288,6 +289,7 @@ class FakeAgent:
             takes_work=self.takes_work,
             container_runtime=self.container_runtime,
             runs_trial_classes=self.runs_trial_classes,
+            carries_streams=self.carries_streams,
         )
 
     def _reports(self) -> tuple[ContainerReport, ...]:

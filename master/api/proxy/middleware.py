@@ -16,6 +16,7 @@ from master.api.errors import (
     NOT_FOUND,
     STATUS_OF_CODE,
     Status,
+    answer_socket,
     error_response,
     status_of,
 )
@@ -52,7 +53,7 @@ class Proxy:
             await _ask_to_log_in(scope, receive, send, error)
             return
         except WindlassError as error:
-            await error_response(status_of(error), error.message)(scope, receive, send)
+            await _refuse(scope, receive, send, status_of(error), error.message)
             return
         note_known(scope)
         service.note_activity()
@@ -86,7 +87,11 @@ async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, sen
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: Status, message: str) -> None:
-    await error_response(status, message)(scope, receive, send)
+    response = error_response(status, message)
+    if scope["type"] == "websocket":
+        await answer_socket(response, scope, receive, send)
+    else:
+        await response(scope, receive, send)
 
 
 async def _ask_to_log_in(scope: Scope, receive: Receive, send: Send, error: WindlassError) -> None:

@@ -73,6 +73,14 @@ class Resources(TypedDict):
     agentDevices: dict[str, AgentDevices]
 
 
+class ProxyPortConfig(TypedDict):
+    serviceId: str
+    """What comes after `/proxy/`."""
+    port: int
+    proxyTcp: bool
+    unauthenticated: bool
+
+
 class AllocationSummary(TypedDict):
     taskId: str
     allocationId: str
@@ -82,7 +90,7 @@ class AllocationSummary(TypedDict):
     slotsNeeded: int
     schedulerType: str
     priority: int
-    proxyPorts: list[JsonObject]
+    proxyPorts: list[ProxyPortConfig]
     resources: list[Resources] | None
 
 

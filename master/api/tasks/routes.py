@@ -69,6 +69,7 @@ def _summaries(api: Api, visible: Visibility) -> dict[str, AllocationSummary]:
             state,
             entry,
             by_id,
+            served=api.services.allocations.served(state.task_id),
             scheduler=scheduler.type.value if scheduler else "",
             priority=default if priority is None else priority,
         )

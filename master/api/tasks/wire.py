@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
 from master.allocations.persistence import allocation_from_document
+from master.allocations.service import Served, service_name
 from master.api.agents.wire import device
 from master.api.enums import TaskState, TaskType
 from master.api.tasks import replies
@@ -85,6 +86,7 @@ def allocation_summary(
     entry: QueueEntry | None,
     agents: Mapping[str, AgentView],
     *,
+    served: Served | None,
     scheduler: str,
     priority: int,
 ) -> AllocationSummary:
@@ -98,9 +100,21 @@ def allocation_summary(
         "slotsNeeded": state.slots,
         "schedulerType": scheduler,
         "priority": priority,
-        "proxyPorts": [],
+        "proxyPorts": _proxy_ports(state.task_id, served),
         "resources": [_resources(state.id, c, agents) for c in state.containers] or None,
     }
+
+
+def _proxy_ports(task_id: str, served: Served | None) -> list[replies.ProxyPortConfig]:
+    return [
+        {
+            "serviceId": service_name(task_id, name),
+            "port": port.port,
+            "proxyTcp": port.tcp,
+            "unauthenticated": port.unauthenticated,
+        }
+        for name, port in (served.ports if served is not None else {}).items()
+    ]
 
 
 def old_summary(summary: AllocationSummary) -> OldSummary:

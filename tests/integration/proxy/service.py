@@ -9,6 +9,7 @@ import json
 import sys
 
 import h11
+from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as serve_websockets
 
 BLOCK = bytes(range(256)) * 256
@@ -27,13 +28,18 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-async def next_event(peer: h11.Connection, reader: asyncio.StreamReader):
+async def next_event(peer: h11.Connection, reader: asyncio.StreamReader) -> object:
     while (event := peer.next_event()) is h11.NEED_DATA:
         peer.receive_data(await reader.read(65536))
     return event
 
 
-async def route(peer, request, reader, writer) -> None:
+async def route(
+    peer: h11.Connection,
+    request: h11.Request,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
     path = request.target.decode().partition("/proxy/")[2].partition("/")[2]
     name, _, argument = path.partition("?")[0].partition("/")
     if name == "silent":
@@ -71,7 +77,9 @@ async def route(peer, request, reader, writer) -> None:
         )
 
 
-def tell(peer, writer, said, status: int = 200) -> None:
+def tell(
+    peer: h11.Connection, writer: asyncio.StreamWriter, said: object, status: int = 200
+) -> None:
     body = json.dumps(said).encode()
     headers = [("content-length", str(len(body))), ("set-cookie", "a=1"), ("set-cookie", "b=2")]
     writer.write(peer.send(h11.Response(status_code=status, headers=headers)))
@@ -79,7 +87,7 @@ def tell(peer, writer, said, status: int = 200) -> None:
         writer.write(peer.send(h11.Data(data=body)) or b"")
 
 
-async def echo_frames(socket) -> None:
+async def echo_frames(socket: ServerConnection) -> None:
     await socket.send(json.dumps({"path": socket.request.path, "subprotocol": socket.subprotocol}))
     async for message in socket:
         if message == "close":

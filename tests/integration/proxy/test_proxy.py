@@ -236,3 +236,44 @@ def test_tcp_over_a_websocket(served: Served) -> None:
         served.url("", served.tcp), headers={"Authorization": f"Bearer {served.token}"}
     )
     assert refused.status_code == 400
+
+
+def test_an_agent_or_a_master_that_starts_again_serves_again(served: Served) -> None:
+    cluster = served.cluster
+
+    def serves() -> bool:
+        try:
+            return served.ask("GET", "x").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    with served.socket(served.tcp) as tunnel:
+        tunnel.send(b"echo\nhere")
+        assert tunnel.recv(LIMIT_S) == b"here"
+        cluster.kill_agent("node-1")
+        with pytest.raises(ConnectionClosed) as closed:
+            tunnel.recv(LIMIT_S)
+    assert closed.value.rcvd is not None
+    assert "agent node-1" in closed.value.rcvd.reason
+    refused = served.ask("GET", "x")
+    assert refused.status_code == 502
+    assert "agent node-1 is not connected" in refused.json()["message"]
+    cluster.start_agent("node-1", slots=1)
+    eventually("the agent leads to the task again", serves)
+    cluster.kill_master()
+    cluster.start_master()
+    eventually("the master leads to the task again", serves)
+
+
+def test_a_task_that_is_over_serves_nothing(served: Served) -> None:
+    """The last test of this file: it ends the task."""
+    session = served.cluster.client.session
+    summaries = session.get("/api/v1/tasks")["allocationIdToSummary"].values()
+    (mine,) = [one for one in summaries if one["taskId"] == served.task_id]
+    assert [(port["serviceId"], port["proxyTcp"]) for port in mine["proxyPorts"]] == [
+        (served.name(served.http), False),
+        (served.name(served.tcp), True),
+        (served.name(served.sockets), False),
+    ]
+    session.post(f"/api/v1/commands/{served.task_id}/kill", {})
+    eventually("it is gone", lambda: served.ask("GET", "x").status_code == 404)

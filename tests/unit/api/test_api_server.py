@@ -91,9 +91,15 @@ async def test_an_agent_with_another_token_is_refused(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/api/v1/agents"))["agents"] == []
 
 
-@pytest.mark.parametrize("path", ["/stream", "/proxy/a.1/?x=1"])
-async def test_a_websocket_that_is_not_there_yet_is_refused_in_words(
-    world: ApiWorld, path: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/stream", 501, "WebSocket /stream is not implemented in this version of Windlass"),
+        ("/proxy/a.1/?x=1", 404, "service not found: a.1"),
+    ],
+)
+async def test_a_websocket_that_is_not_there_is_refused_in_words(
+    world: ApiWorld, path: str, status: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(world) as server:
         with pytest.raises(InvalidStatus) as refused:
@@ -101,8 +107,7 @@ async def test_a_websocket_that_is_not_there_yet_is_refused_in_words(
         with pytest.raises(InvalidStatus, match="403"):
             await sockets.connect(server.url.replace("http:", "ws:") + "/elsewhere", proxy=None)
     answer = refused.value.response
-    said = f"WebSocket {path.partition('?')[0]} is not implemented in this version of Windlass"
-    assert (answer.status_code, json.loads(answer.body)["message"]) == (501, said)
+    assert (answer.status_code, json.loads(answer.body)["message"]) == (status, said)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 

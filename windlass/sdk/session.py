@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
@@ -70,6 +71,7 @@ class Session:
         self._client = self._new_client(trust)
 
     def _new_client(self, trust: Trust | None) -> httpx2.Client:
+        self._trust = trust
         timeout = httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
         client = httpx2.Client(
             base_url=self.url + "/",
@@ -158,6 +160,18 @@ class Session:
                 response.close()
         except httpx2.TransportError as problem:
             raise self._unreachable(problem) from None
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """For other connections to the same master; None without TLS."""
+        if not self.url.startswith("https:"):
+            return None
+        return self._trust.context() if self._trust is not None else ssl.create_default_context()
+
+    @property
+    def cert_name(self) -> str:
+        """The name that the master's certificate must be for; empty: that of its URL."""
+        return self._cert_name
 
     def close(self) -> None:
         self._client.close()

@@ -45,7 +45,7 @@ class Proxy:
         name = scope["path"].removeprefix(PROXY).partition("/")[0]
         try:
             service = find(api, name)
-            admit(api, service, token_in(scope["headers"]))
+            caller = admit(api, service, token_in(scope["headers"]))
         except NotFound:
             await _refuse(scope, receive, send, NOT_FOUND, f"service not found: {name[:200]}")
             return
@@ -55,10 +55,11 @@ class Proxy:
         except WindlassError as error:
             await _refuse(scope, receive, send, status_of(error), error.message)
             return
-        note_known(scope)
+        if caller is not None:
+            note_known(scope)
         service.note_activity()
         if service.port.tcp and scope["type"] == "http":
-            why = f"{name} is a TCP port: connect by WebSocket, as `det tunnel` does"
+            why = f"{name} is a TCP port: connect by WebSocket, as `det task tunnel` does"
             await _refuse(scope, receive, send, INVALID, why)
             return
         await _carry(api, service, scope, receive, send)
@@ -70,9 +71,13 @@ async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, sen
         stream = await api.services.streams.open(
             service.agent_id, service.container_id, service.port.port
         )
+        # A master that stops waits for its requests: those of tasks may never end.
+        api.closing.listeners.add(stream.close)
         if scope["type"] == "http":
             await exchange(scope, receive, send, stream)
-        elif service.port.tcp:
+            return
+        note_known(scope)  # where the service asks who it is, it also says for how long
+        if service.port.tcp:
             await to_tcp(receive, send, stream)
         else:
             await Bridge(scope, receive, send, stream).run()
@@ -83,6 +88,7 @@ async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, sen
         log.info("answer of a task cut short", service=service.name, why=str(error))
     finally:
         if stream is not None:
+            api.closing.listeners.discard(stream.close)
             stream.close()
 
 

@@ -35,13 +35,19 @@ _UNSAID_CODES = (1005, 1006)
 
 
 async def to_tcp(receive: Receive, send: Send, stream: Stream) -> None:
-    """Binary frames are bytes of the connection. It is closed (1000) when the task has sent all."""
+    """Binary frames are bytes of the connection. It is closed (1000) when the task has sent all.
+
+    An empty frame of the client says that it has sent all, and still listens.
+    """
     await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
 
     async def take() -> None:
         while (message := await receive())["type"] != "websocket.disconnect":
-            await stream.write(_bytes(message))
+            if data := _bytes(message):
+                await stream.write(data)
+            else:
+                await stream.end()
         await stream.end()
 
     async def give() -> Message:

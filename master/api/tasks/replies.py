@@ -7,7 +7,6 @@ from typing_extensions import TypedDict
 from master.api.agents.replies import Device
 from master.api.enums import TaskState, TaskType
 from master.api.values import Timestamp
-from windlass.base.json_types import JsonObject
 
 
 class Allocation(TypedDict):

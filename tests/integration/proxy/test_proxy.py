@@ -5,7 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -236,6 +241,33 @@ def test_tcp_over_a_websocket(served: Served) -> None:
         served.url("", served.tcp), headers={"Authorization": f"Bearer {served.token}"}
     )
     assert refused.status_code == 400
+
+
+def test_a_port_of_this_machine_leads_to_the_task(served: Served) -> None:
+    """`det task tunnel`, with a local end that has sent all and still listens."""
+    local = free_port()
+    words = [sys.executable, "-m", "windlass", "-m", served.cluster.url, "task", "tunnel"]
+    environment = {**os.environ, **served.cluster.login_as()}
+    command = [*words, served.task_id, f"{local}:{served.tcp}"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as tunnel:
+        try:
+            assert tunnel.stderr is not None
+            told = tunnel.stderr.readline()
+            assert told == f"127.0.0.1:{local} leads to {served.name(served.tcp)}\n"
+            data = BLOCK * 50
+            with socket.create_connection(("127.0.0.1", local), timeout=LIMIT_S) as here:
+                sending = threading.Thread(target=here.sendall, args=(b"echo\n" + data,))
+                sending.start()
+                came = b""
+                while len(came) < len(data):
+                    came += here.recv(1 << 20)
+                sending.join()
+                here.shutdown(socket.SHUT_WR)
+                assert here.recv(100) == b""
+            assert came == data
+        finally:
+            tunnel.send_signal(signal.SIGINT)
+    assert tunnel.returncode == 0
 
 
 def test_an_agent_or_a_master_that_starts_again_serves_again(served: Served) -> None:

@@ -11,6 +11,7 @@ from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, Table, TableOptions, decimals
 from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.text import notice
 from windlass.cli.output.times import local_time
 
 app = command_group()
@@ -33,6 +34,27 @@ BATCH_JOBS = Table(
 def batch_jobs(ctx: typer.Context, task_id: TaskId, out: TableOptions) -> None:
     """List the jobs of Slurm or PBS on which a task ran: nodes, account, GPU hours."""
     out.show(BATCH_JOBS, client_for(ctx).task(task_id)["batchJobs"])
+
+
+@app.command()
+def tunnel(
+    ctx: typer.Context,
+    task_id: TaskId,
+    ports: Annotated[
+        list[str],
+        typer.Argument(help="Port of the task, or LOCAL:PORT.", metavar="[LOCAL:]PORT..."),
+    ],
+) -> None:
+    """Lead ports of this machine to TCP ports of a running task, until Ctrl-C.
+
+    The task names them in environment.proxy_ports of its configuration, with proxy_tcp: true.
+    """
+    from windlass.sdk.tunnel import local_ports, run_tunnels, services_of
+
+    wanted = local_ports(ports)
+    session = client_for(ctx).session
+    services = services_of(session, task_id, wanted.values())
+    run_tunnels(session, {local: services[port] for local, port in wanted.items()}, notice)
 
 
 @app.command()

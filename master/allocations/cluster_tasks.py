@@ -199,9 +199,9 @@ def _login(auth: environment.RegistryAuth | None, task_id: str) -> RegistryLogin
 
 
 def proxied_ports(config: TaskConfig) -> dict[str, ProxyPort]:
-    """Those that the user asked for, by number."""
+    """Those that the user asked for, by number; empty: by the task's id alone."""
     return {
-        str(port.proxy_port): ProxyPort(
+        "" if port.default_service_id else str(port.proxy_port): ProxyPort(
             port=port.proxy_port, tcp=port.proxy_tcp, unauthenticated=port.unauthenticated
         )
         for port in config.environment.proxy_ports

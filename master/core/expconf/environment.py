@@ -95,7 +95,7 @@ class ProxyPort(Item):
     unauthenticated: bool = False
     """Without a login."""
     default_service_id: bool = False
-    """Internal: reachable by the task's id alone."""
+    """Reachable by the task's id alone, without the port."""
 
 
 class Environment(Section):

@@ -173,6 +173,13 @@ VARIABLES = read_by("master/allocations:environment_variables", "cpu cuda rocm")
 PYTHON = read_by("master/allocations:python", "python") | read_by(
     "master/allocations:prologue", "prologue"
 )
+PORTS = {
+    "ports": "master/allocations:ports",
+    **below(
+        "proxy_ports",
+        read_by("master/allocations:*", "proxy_port proxy_tcp unauthenticated default_service_id"),
+    ),
+}
 LIMITS = read_by("master/allocations:limits", "cpus memory pids")
 MOUNTS = {
     "host_path": "master/allocations:host_path",
@@ -296,6 +303,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resources", QUEUE),
         "resources.is_single_node": ONE_VALUE,
         **below("environment.environment_variables", VARIABLES),
+        **below("environment", PORTS),
         **below("resources.limits", LIMITS),
         **below("resources", WISHES),
         **below("bind_mounts", MOUNTS),
@@ -364,6 +372,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("resources.limits", LIMITS),
         **below("resources", WISHES),
         **below("environment.environment_variables", VARIABLES),
+        **below("environment", PORTS),
         "resources.slots_per_trial": "master/experiments:slots_per_trial",
         "resources.max_slots": "master/experiments:max_slots",
         **below("resources", QUEUE),

@@ -211,7 +211,7 @@ class Bins:
     def _place_over_whole(self, gangs: GangClass) -> None:
         for where in self.whole_places():
             count = nodes_needed(gangs.slots, False, where[0])
-            if count is None or count == 1:
+            if count is None or count == 1 or len(self._whole[where]) < count:
                 continue
             while gangs.left and len(bins := self.whole(where, gangs)) >= count:
                 self.take_whole(bins[-count:], gangs.take(1))

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from provisioner.money.expected_cost import run_bucket_s
 from provisioner.types import NO_REQUIREMENTS, Gang, OfferKey, Requirements
 
 _since = attrgetter("since")
+NO_OFFERS: frozenset[OfferKey] = frozenset()
 NOWHERE: Mapping[str, frozenset[OfferKey]] = {}
+Shape: TypeAlias = tuple[
+    int, bool, frozenset[str], float, Requirements | None, float, bool, frozenset[OfferKey]
+]
+"""Slots, whether on one agent, agents it may not use; then the fields of `Wants`."""
 
 
 class Wants(NamedTuple):
@@ -85,23 +90,21 @@ def gang_classes(
     `timed`: some machine or offer ends, so how long a gang needs one belongs to its shape. `run_matters`: so does how
     long it runs. `late_since`: those that came before have waited for spot long enough. `queued_at`: by request id.
     """
-    groups: dict[tuple[int, bool, frozenset[str], Wants], list[Gang]] = {}
-    plain = not timed and not run_matters and late_since is None
-    anything = Wants()
+    groups: dict[Shape, list[Gang]] = {}
     for gang in gangs:
         if without and gang.request_id in without:
             continue
-        picky = gang.requires is not NO_REQUIREMENTS and gang.requires.is_picky
-        wants = anything
-        if picky or not plain or gang.request_id in queued_at:
-            wants = Wants(
-                least_s=gang.least_s if timed else 0.0,
-                requires=gang.requires if picky else None,
-                run_s=run_bucket_s(gang.run_time_s) if run_matters else 0.0,
-                late=late_since is not None and gang.since <= late_since,
-                queued_at=queued_at.get(gang.request_id, frozenset()),
-            )
-        shape = (gang.slots, gang.single_agent, gang.blocked_agents, wants)
+        requires = gang.requires
+        shape = (
+            gang.slots,
+            gang.single_agent,
+            gang.blocked_agents,
+            gang.least_s if timed else 0.0,
+            requires if requires is not NO_REQUIREMENTS and requires.is_picky else None,
+            run_bucket_s(gang.run_time_s) if run_matters else 0.0,
+            late_since is not None and gang.since <= late_since,
+            queued_at.get(gang.request_id, NO_OFFERS) if queued_at else NO_OFFERS,
+        )
         group = groups.get(shape)
         if group is None:
             groups[shape] = [gang]
@@ -109,19 +112,18 @@ def gang_classes(
             group.append(gang)
     for group in groups.values():
         group.sort(key=_since)
-    ordered = sorted(groups.items(), key=lambda item: _order(*item[0]))
-    return [GangClass(*shape, group) for shape, group in ordered]
+    classes = [GangClass(*shape[:3], Wants(*shape[3:]), group) for shape, group in groups.items()]
+    return sorted(classes, key=_order)
 
 
-def _order(
-    slots: int, single_agent: bool, blocked: frozenset[str], wants: Wants
-) -> tuple[object, ...]:
+def _order(gangs: GangClass) -> tuple[object, ...]:
     """Largest first, then who has the fewest places to go to."""
+    wants = gangs.wants
     asks = "" if wants.requires is None else wants.requires.describe()
     return (
-        -slots,
-        single_agent,
-        len(blocked),
+        -gangs.slots,
+        gangs.single_agent,
+        len(gangs.blocked),
         -wants.least_s,
         not asks,
         asks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
 
 from master.core.reasons import Reason
 from provisioner.money.budgets import WhenSpent
@@ -45,9 +44,11 @@ class Limits:
 
     def affordable(self, offer: Offer) -> int:
         """How many more machines of that offer are allowed."""
-        expected_s = self._life_s(offer)
-        most = (remaining.affordable(offer.usd_per_hour, expected_s) for remaining in self._budgets)
-        return int(min(self.places, self._quotas.machines(offer), min(most, default=inf)))
+        most = min(self.places, self._quotas.machines(offer))
+        expected_s = self._life_s(offer) if self._budgets else 0.0
+        for remaining in self._budgets:
+            most = min(most, remaining.affordable(offer.usd_per_hour, expected_s))
+        return int(most)
 
     def bought(self, offer: Offer, machines: int) -> None:
         self.places -= machines

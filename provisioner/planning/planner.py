@@ -303,11 +303,15 @@ class _PoolPlan:
         self, gangs: GangClass, ones: Sequence[GangClass]
     ) -> tuple[Offer, list[Bin], int] | None:
         """Offer, free nodes to use beside it, machines to buy. None: one bigger node is no dearer, or nothing fits."""
-        quotes = self._buyable(self._quotes.of(gangs, over_nodes=True))
+        quotes = self._quotes.of(gangs, over_nodes=True)
         best: tuple[float, int, Offer, list[Bin], int] | None = None
-        whole = {where: self._bins.whole(where, gangs) for where in self._bins.whole_places()}
+        whole = {
+            where: self._bins.whole(where, gangs)
+            for where in self._bins.whole_places()
+            if (nodes_needed(gangs.slots, False, where[0]) or 1) > 1
+        }
         beside = [quote for where in whole for quote in self._quotes.at(where, gangs)]
-        for offer, usd in [*quotes, *self._buyable(beside)]:
+        for offer, usd in [*quotes, *beside]:
             count = nodes_needed(gangs.slots, False, offer.slots)
             if count is None or count == 1:
                 continue
@@ -315,17 +319,21 @@ class _PoolPlan:
             if offer.ends_together:  # a job for the rest alone might start hours later
                 free = []
             missing = max(1, count - len(free))
-            bins = free[len(free) - (count - missing) :] if count > missing else []
-            if missing > self._limits.affordable(offer) or self._is_for_one(offer, ones):
-                continue
             if missing > (offer.most_together or missing):
                 continue
             cost = round(missing * usd, 9)
-            if best is None or (cost, missing) < best[:2]:
-                best = (cost, missing, offer, bins, missing)
-        if best is None or best[0] >= round(slot_share(gangs.slots, quotes), 9):
+            if best is not None and (cost, missing) >= best[:2]:
+                continue
+            if missing > self._limits.affordable(offer) or not self.open_offers.may_buy(offer):
+                continue
+            if self._is_for_one(offer, ones):
+                continue
+            bins = free[len(free) - (count - missing) :] if count > missing else []
+            best = (cost, missing, offer, bins, missing)
+        if best is None:
             return None
-        return best[2:]
+        bigger = self._buyable([quote for quote in quotes if quote.offer.slots >= gangs.slots])
+        return None if best[0] >= round(slot_share(gangs.slots, bigger), 9) else best[2:]
 
     def _buy_single(self, waiting: Sequence[GangClass]) -> None:
         """Gangs that fit one node, those together that may buy the same; again while purchases close offers."""

@@ -39,18 +39,21 @@ def cheapest_by_size(
     """For each size the cheapest, then the fastest to boot; largest size first. What is stopped beside what is sold:
     there are only so many of it. `apart`: those that differ in that are kept apart.
     """
-    best: dict[tuple[int, bool, float], Quote] = {}
+    best: dict[tuple[int, bool, float], tuple[float, Quote]] = {}
     for quote in quotes:
-        size = (quote.offer.slots, quote.offer.key.stopped, apart(quote.offer))
+        offer, usd = quote.offer, round(quote.usd, 9)
+        size = (offer.slots, offer.key.stopped, apart(offer))
         known = best.get(size)
-        if known is None or _rank(quote) < _rank(known):
-            best[size] = quote
-    return [best[size] for size in sorted(best, reverse=True)]
+        if known is None or (
+            usd < known[0] or (usd == known[0] and _rank(offer) < _rank(known[1].offer))
+        ):
+            best[size] = (usd, quote)
+    return [best[size][1] for size in sorted(best, reverse=True)]
 
 
-def _rank(quote: Quote) -> tuple[object, ...]:
-    offer = quote.offer
-    return (round(quote.usd, 9), offer.usd_per_hour, offer.boot_s, offer.key)
+def _rank(offer: Offer) -> tuple[object, ...]:
+    """Of those that are expected to cost the same."""
+    return (offer.usd_per_hour, offer.boot_s, offer.key)
 
 
 def slot_share(slots: int, quotes: Sequence[Quote]) -> float:

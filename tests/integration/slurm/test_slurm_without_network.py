@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,7 @@ import pytest
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually
 from tests.slurm import Slurm
+from windlass.base.errors import WindlassError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -33,10 +36,36 @@ def test_a_trial_by_it_and_nothing_is_left(
 
         assert cluster.wait(id_)["state"] == "STATE_COMPLETED", all_logs(cluster, id_)
         assert "run 1, from step 0" in all_logs(cluster, id_)
+        _reach_a_port(cluster)
         eventually("its jobs are over", lambda: not slurm.jobs())
         eventually("its directories are gone", lambda: not list(jobs.glob("wl-*")))
         eventually("nobody asks any more", lambda: not list(jobs.glob("asks/*")))
     eventually("nothing of it runs", lambda: not _named(str(jobs)))
+
+
+def _reach_a_port(cluster: RealCluster) -> None:
+    """What a command in a job serves comes through the master."""
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    config = {
+        "entrypoint": ["python3", "-m", "http.server", str(port), "--bind", "127.0.0.1"],
+        "environment": {"proxy_ports": [{"proxy_port": port, "default_service_id": True}]},
+        "resources": {"slots": 1},
+    }
+    session = cluster.client.session
+    command = session.post("/api/v1/commands", {"config": config})["command"]["id"]
+
+    def looked() -> str:
+        """An HTTP server that knows nothing of where it is."""
+        try:
+            session.get(f"/proxy/{command}/")
+        except WindlassError as error:
+            return error.message
+        return ""
+
+    eventually("the port answers", lambda: "File not found" in looked())
+    session.post(f"/api/v1/commands/{command}/kill", {})
 
 
 def _named(word: str) -> list[int]:

@@ -139,6 +139,8 @@ class AutoModes:
         return None
 
     def _fits_one_node(self, request: AllocationRequest, side: PilotSide) -> bool:
+        if request.slots == 1 and not request.requires.is_picky:
+            return True  # also at a start, when the site has not said yet what its nodes have
         try:
             self._check(replace(request, pool=side.pool, single_agent=True))
         except Unsatisfiable:

@@ -133,6 +133,23 @@ def test_a_job_with_max_slots_keeps_to_one_side_also_after_a_restart() -> None:
     run(main())
 
 
+def test_many_that_wait_share_pilots_also_after_a_restart() -> None:
+    """What is to be restored is known before the site has said what its nodes have."""
+    unknown = PoolOptions(name=PILOTS, dynamic=True)
+
+    async def main() -> None:
+        async with agents_world(PoolOptions(name=HOME, dynamic=True), unknown) as world:
+            router = a_router(world)
+            waiting = [asked(n) for n in range(FEW + 3)]
+            await router.restore([RestoreRecord(request=request) for request in waiting])
+            assert [where(world, n) for n in range(FEW + 3)] == [HOME] * (FEW + 1) + [PILOTS] * 2
+            reason = router.explain("task-0.1")
+            assert reason is not None
+            assert reason.text.endswith("few of its kind wait")
+
+    run(main())
+
+
 def test_a_pool_that_leaves_mode_auto_lets_what_runs_on_its_pilots_end_there() -> None:
     """Over the restart with the new configuration; what waits, and what comes, is its own pool's."""
     closed = PoolOptions(name=PILOTS, dynamic=True, closed="use 'gpu'")

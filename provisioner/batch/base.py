@@ -29,6 +29,9 @@ ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
 DOUBT_S = 60.0
 """A site that ends a job asks it first, and kills it so much later at the most."""
 
+SITE_EVERY_S = 60.0
+"""What the site says of itself is asked for so often."""
+
 SURE_S = 20.0
 """What a site will never do counts when it has said so for so long: it may just have started, or be being changed."""
 
@@ -165,6 +168,21 @@ class JobReport:
     """Which pays for it, where the site says that."""
     cause: EndCause | None = None
     exit_code: int | None = None
+
+
+def to_confirm(job: JobReport | None, job_id: str | None) -> str | None:
+    """Which job is looked up alone, before a list that says that it ended, or leaves it out (None), counts.
+
+    `job_id`: as its user knows it. None: what the list says counts.
+    """
+    if job is None:
+        return job_id
+    return job.job_id if job.phase is JobPhase.ENDED else None
+
+
+def look_every_s(quiet_s: float) -> float:
+    """Jobs that have just changed are looked at soon, then less often. `quiet_s`: since the last change."""
+    return min(10.0, max(1.0, quiet_s / 5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

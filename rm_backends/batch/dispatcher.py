@@ -17,6 +17,7 @@ from typing import TypeVar
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import (
     DISPATCHED,
+    SITE_EVERY_S,
     BatchSystem,
     ForeignJob,
     JobPhase,
@@ -27,6 +28,8 @@ from provisioner.batch.base import (
     Site,
     bad_ends_count_before,
     job_prefix,
+    look_every_s,
+    to_confirm,
 )
 from provisioner.batch.collector import Collector
 from provisioner.batch.impersonation import SiteUsers
@@ -52,10 +55,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_EVERY_S = 1.0
-POLL_SOON_S = 1.0
-POLL_LATE_S = 10.0
-"""Jobs that have just changed are looked at soon, then less often."""
-SITE_EVERY_S = 60.0
 SUBMITS_AT_ONCE = 10
 """In one pass; the next is a second later."""
 
@@ -371,8 +370,7 @@ class Dispatcher:
         if not any(lease.may_exist for lease in self._leases.values()):
             return False
         now = self._clock.monotonic()
-        quiet = now - self._changed_at
-        return now - self._polled_at >= min(POLL_LATE_S, max(POLL_SOON_S, quiet / 5))
+        return now - self._polled_at >= look_every_s(now - self._changed_at)
 
     async def _poll(self) -> None:
         asked = [lease for lease in self._leases.values() if lease.may_exist]
@@ -382,18 +380,16 @@ class Dispatcher:
             if lease.tag not in found:  # its user cannot be asked for
                 self._change(lease.tag, life.in_doubt)
         for tag, job in found.items():
-            if job is not None:
-                await self._take(tag, job)
-            else:
-                await self._miss(tag)
+            await self._take(tag, job)
 
-    async def _take(self, tag: str, job: JobReport) -> None:
-        if job.phase is JobPhase.ENDED:
-            found = await self._systems.look_up(self._leases[tag], job.job_id)
-            if found is None and self._silence(self._leases[tag]):
+    async def _take(self, tag: str, job: JobReport | None) -> None:
+        lease = self._leases[tag]
+        if (job_id := to_confirm(job, lease.job_id)) is not None:
+            found = await self._systems.look_up(lease, job_id)
+            if found is None and self._silence(lease):
                 return
             job = found or job
-        await self._see(tag, job)
+        await (self._miss(tag) if job is None else self._see(tag, job))
 
     async def _see(self, tag: str, job: JobReport) -> None:
         now = self._now()
@@ -404,13 +400,6 @@ class Dispatcher:
 
     async def _miss(self, tag: str) -> None:
         lease = self._leases[tag]
-        if lease.job_id is not None:
-            job = await self._systems.look_up(lease, lease.job_id)
-            if job is not None:
-                await self._see(tag, job)
-                return
-            if self._silence(lease):
-                return
         if self._host.connected(lease.agents):
             return
         record = await self._read(lease, partial(JobFiles.own_record, job=lease), OwnRecord())

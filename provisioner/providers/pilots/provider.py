@@ -18,6 +18,7 @@ from provisioner.batch.base import (
     ARRIVAL_S,
     PILOTS,
     PROOF_S,
+    SITE_EVERY_S,
     BatchSystem,
     EndCause,
     JobPhase,
@@ -28,6 +29,8 @@ from provisioner.batch.base import (
     bad_ends_count_before,
     end_words,
     job_prefix,
+    look_every_s,
+    to_confirm,
 )
 from provisioner.batch.collector import Collector
 from provisioner.batch.disks import Disk
@@ -67,10 +70,6 @@ from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 
-SITE_EVERY_S = 60.0
-LIST_SOON_S = 1.0
-LIST_LATE_S = 10.0
-"""Jobs that have just changed are looked at soon, then less often."""
 FRESH_S = 5.0
 """Who asks for one launch hears what the last list said."""
 KEEP_S = 600.0
@@ -152,8 +151,7 @@ class PilotProvider(CannotStop):
     def list_every_s(self) -> float:
         if self._every_s is not None:
             return self._every_s
-        quiet = self._clock.monotonic() - self._changed_at
-        return min(LIST_LATE_S, max(LIST_SOON_S, quiet / 5))
+        return look_every_s(self._clock.monotonic() - self._changed_at)
 
     def is_live(self, tag: str) -> bool:
         """Whether agents may still join with the token of that job."""
@@ -355,11 +353,11 @@ class PilotProvider(CannotStop):
             self._looked_at = begun
 
     async def _take(self, pilot: Pilot, job: JobReport | None, begun: float) -> None:
-        if job is not None:
-            ended = job.phase is JobPhase.ENDED
-            await self._see(pilot, (ended and await self._system.look_up(job.job_id)) or job)
-        elif self._submitted.get(pilot.tag, float("-inf")) < begun:
-            await self._miss(pilot)
+        if job is None and self._submitted.get(pilot.tag, float("-inf")) >= begun:
+            return
+        if (job_id := to_confirm(job, pilot.job_id)) is not None:
+            job = await self._system.look_up(job_id) or job
+        await (self._miss(pilot) if job is None else self._see(pilot, job))
 
     async def _see(self, pilot: Pilot, job: JobReport) -> None:
         tag = pilot.tag
@@ -383,7 +381,7 @@ class PilotProvider(CannotStop):
         )
 
     async def _miss(self, pilot: Pilot) -> None:
-        """The site answered, and does not name it."""
+        """The site answered, and does not know it."""
         if pilot.job_id is None:
             launching = self._launching.get(pilot.tag)
             if launching is not None and launching.locked():
@@ -391,9 +389,7 @@ class PilotProvider(CannotStop):
             if self._now() - pilot.written_at > KEEP_S:
                 await self._forget(pilot)  # its launch was given up
             return
-        if (job := await self._system.look_up(pilot.job_id)) is not None:
-            await self._see(pilot, job)
-        elif self._now() - self._absent.setdefault(pilot.tag, self._now()) >= self._proof_s:
+        if self._now() - self._absent.setdefault(pilot.tag, self._now()) >= self._proof_s:
             await self._end(pilot, None)
         elif pilot.tag not in self._seen:
             phase = JobPhase.RUNNING if pilot.ran else JobPhase.QUEUED

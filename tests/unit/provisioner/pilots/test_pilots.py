@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.batch import collector
-from provisioner.batch.base import NoAnswer, Queue, Site
+from provisioner.batch.base import JobReport, NoAnswer, Queue, Site
 from provisioner.batch.job_files import JobFiles, Shape
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.capacity.refusals import BlockKind
@@ -116,6 +116,36 @@ async def test_what_was_not_answered_is_looked_for_before_it_is_submitted_again(
     assert (await case.launch(intent)).instance_ids
     assert case.slurm.calls.count("sbatch") == 2
     assert len(case.slurm.jobs) == 1
+
+
+async def test_a_list_that_leaves_out_a_job_does_not_end_it(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the JSON of newer releases of OpenPBS. What the site says of each job counts all the same."""
+    ids = (await case.launch(case.intent())).instance_ids
+
+    async def nothing(system: SlurmSystem, prefix: str) -> Sequence[JobReport]:
+        return []
+
+    monkeypatch.setattr(SlurmSystem, "named_like", nothing)
+    for _ in range(3):
+        assert set(await case.living()) == set(ids)
+
+
+async def test_how_a_job_ended_is_asked_of_it_alone(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (agent_id,) = (await case.launch(case.intent())).instance_ids
+    listed = SlurmSystem.named_like
+
+    async def little(system: SlurmSystem, prefix: str) -> Sequence[JobReport]:
+        return [replace(job, cause=None) for job in await listed(system, prefix)]
+
+    monkeypatch.setattr(SlurmSystem, "named_like", little)
+    case.kill(agent_id)
+    (ended,) = (await case.provider.list()).instances
+    assert ended.state is FoundState.ENDED
+    assert "failed" in ended.detail
 
 
 async def test_a_job_of_its_name_is_its_own_only_if_it_is_of_its_user(case: FakePilotCase) -> None:

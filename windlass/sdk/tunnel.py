@@ -125,9 +125,13 @@ async def _carry(
     """Until the task has sent all, or the local end is gone."""
 
     async def give() -> None:
-        while data := await reader.read(CHUNK_BYTES):
-            await socket.send(data)
-        await socket.send(b"")  # the master ends this direction only
+        try:
+            while data := await reader.read(CHUNK_BYTES):
+                await socket.send(data)
+        except OSError:  # the local end is gone
+            await socket.close()
+        else:
+            await socket.send(b"")  # the master ends this direction only
 
     giving = asyncio.create_task(give())
     try:

@@ -26,6 +26,8 @@ TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # A worker that crashes ends the run: tests may not have run, and a run with another worker in its place may hang.
 WORKERS := -n $(TEST_WORKERS) --max-worker-restart 0 --dist loadfile
 PYTEST := pytest
+# The part of the examples that properties are tried with; all of them in test-all.
+EXAMPLES ?= 0.25
 
 .PHONY: help
 help: ## This list
@@ -37,11 +39,11 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run the tests that start no cluster
-	$(BIN)/python -P -m $(PYTEST) $(WORKERS) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
+	WINDLASS_EXAMPLES=$(EXAMPLES) $(BIN)/python -P -m $(PYTEST) $(WORKERS) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: test-all
 test-all: ## Run every test; of each half, at most three that fail get a second attempt, alone
-	$(MAKE) test PYTEST=tests.second_attempt
+	$(MAKE) test PYTEST=tests.second_attempt EXAMPLES=1
 	$(MAKE) test-slow
 
 .PHONY: test-slow

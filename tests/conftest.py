@@ -24,14 +24,15 @@ from hypothesis import settings
 from agent_bootstrap.log_setup import QUIET
 from master.store.database import parse_url
 from master.store.store import Store
+from tests.examples import examples
 from tests.podman import Podman, running_podman
 from tests.stores import administer, leading_store
 from windlass.base.clock import ManualClock
 
 # How long an example takes says nothing on a busy machine.
 # The same code gives the same answer, unless somebody explores: WINDLASS_EXPLORE=1 draws new examples.
-settings.register_profile("explore", deadline=None)
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=examples(100))
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=examples(100))
 settings.load_profile("explore" if os.environ.get("WINDLASS_EXPLORE") else "same")
 
 # Every run of pytest closes the folder of all runs for other users; those that tasks run as must pass through ours.

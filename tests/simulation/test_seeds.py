@@ -15,11 +15,12 @@ import pytest
 
 from master.core.searcher.event_json import action_to_json, event_from_json
 from master.core.searcher.search import Search, replay
+from tests.examples import examples
 from tests.simulation.days import quiet_day, run_seed
 from tests.simulation.scenario import ASHA_TRIALS, SEARCH_SEEDS, Outcome, SearchEnd
 
 SEEDS = int(os.environ.get("WINDLASS_SIM_SEEDS", "100"))
-SEEDS_ALWAYS = 15
+SEEDS_ALWAYS = examples(15)
 """Seeds of the normal run; the others are marked slow."""
 ONE_SEED = os.environ.get("WINDLASS_SIM_SEED")
 

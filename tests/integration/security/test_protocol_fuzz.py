@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.examples import examples
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import api_world
 from tests.fakes.fake_agent import FakeAgent
@@ -287,7 +288,7 @@ def tracebacks() -> Iterator[_Tracebacks]:
 
 
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(EXAMPLES),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(scripts=st.lists(scripts, min_size=1, max_size=3))

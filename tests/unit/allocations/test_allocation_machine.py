@@ -21,6 +21,7 @@ from master.allocations.effects import (
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.outcome import OutcomeKind
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OK = ContainerExit(exit_code=0)
@@ -283,7 +284,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(events, max_size=40))
 def test_random_walk_keeps_the_invariants(walk: list[tuple[str, object]]) -> None:
     state, now = pending(), NOW

@@ -24,6 +24,7 @@ from schemathesis import GenerationMode
 
 from master.api.application import ROUTES
 from master.api.openapi import DescribedApp
+from tests.examples import examples
 from tests.fakes.api_population import Known, populate
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.fakes.declared_replies import DeclaredReplies
@@ -132,7 +133,7 @@ class Fuzz:
         cases = self._operation.as_strategy(generation_mode=mode)
 
         @settings(
-            max_examples=EXAMPLES,
+            max_examples=examples(EXAMPLES),
             derandomize=True,
             deadline=None,
             database=None,

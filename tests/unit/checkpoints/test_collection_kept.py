@@ -16,6 +16,7 @@ from master.experiments.metrics import Report
 from master.experiments.reports import CheckpointReport
 from master.store import tables
 from rm_backends.base import ContainerPhase
+from tests.examples import examples
 from tests.fakes.retention_oracle import METRICS, oracle
 from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.unit.checkpoints.test_collection_crash import collected, saved, there
@@ -48,7 +49,7 @@ counted = st.builds(
 histories = st.lists(st.builds(Saved, st.integers(0, TRIALS - 1), METRICS), max_size=8)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(history=histories, counts=counted, smaller=st.booleans(), commit=st.integers(1, 9))
 def test_what_is_left_after_a_crash_is_what_the_oracle_keeps(
     history: list[Saved], counts: KeepCounts, smaller: bool, commit: int

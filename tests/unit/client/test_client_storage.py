@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from windlass.base.errors import InvalidArgument, InvalidConfig, StorageDenied
 from windlass.storage import list_files, object_transfers, open_storage, progress_lines
 from windlass.storage.azure_account import Account, account_of
@@ -136,7 +137,7 @@ _patterns = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(names=_names, patterns=_patterns)
 def test_globs_name_what_pythons_do(
     names: list[str], patterns: list[str], tmp_path_factory: pytest.TempPathFactory

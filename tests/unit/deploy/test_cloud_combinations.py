@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from master.config.load import load
+from tests.examples import examples
 from tests.unit.deploy.test_cloud_rendering import boot_of, plan_of, whole_config
 from windlass.deploy.cloud.master_boot import MOST_BOOT_BYTES
 
@@ -104,7 +105,7 @@ def _texts(document: Any) -> list[str]:
 
 
 few = settings(
-    max_examples=15, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(15), phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -18,6 +18,7 @@ from master.experiments import machine, resources
 from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.state import Phase
 from rm_backends.base import Container, FailureKind, LossKind
+from tests.examples import examples
 from tests.fakes.pure_experiment import ASHA, START, PureExperiment
 
 
@@ -399,7 +400,7 @@ choices = st.tuples(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(choices, max_size=80), st.sampled_from(["finish", "cancel", "kill"]))
 def test_every_life_ends(walk: list[tuple[str, int, float]], ending: str) -> None:
     world = PureExperiment(ASHA, max_restarts=1)

@@ -20,6 +20,7 @@ from provisioner.planning.disruption import Disruption
 from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
+from tests.examples import examples
 from tests.fakes.fleet_world import a_gang, an_offer
 
 NOW = 20 * 86400.0 + 12 * 3600.0  # noon
@@ -404,7 +405,7 @@ def usd(boxes: Sequence[Box]) -> float:
 
 
 @given(fleets(), st.sampled_from([0.1, 0.5, 1.0]), st.integers(0, 2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_disruptions_come_to_an_end_and_make_a_pool_cheaper(
     boxes: list[Box], share: float, least: int
 ) -> None:
@@ -430,7 +431,7 @@ def test_disruptions_come_to_an_end_and_make_a_pool_cheaper(
 
 
 @given(fleets())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nothing_is_disrupted_while_anything_waits(boxes: list[Box]) -> None:
     now = {offer.key: "new" for offer in OFFERS}
     decision = planned(boxes, ALL, offers=OFFERS, fingerprints=now, waiting=True)

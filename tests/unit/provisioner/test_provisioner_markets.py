@@ -25,6 +25,7 @@ from provisioner.types import (
     PoolSettings,
     Requirements,
 )
+from tests.examples import examples
 from tests.fakes.fleet_world import a_gang, an_offer
 
 NOW = 10_000.0
@@ -332,7 +333,7 @@ REFUSALS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     shapes=GANGS,
     offers=OFFERS,

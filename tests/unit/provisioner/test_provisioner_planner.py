@@ -17,6 +17,7 @@ from provisioner.money.budgets import Budget
 from provisioner.planning.demand import nodes_needed
 from provisioner.planning.plan_types import Machine, Phase
 from provisioner.planning.unschedulable import nearest_fit
+from tests.examples import examples
 from tests.fakes.fleet_world import a_gang, an_offer
 from tests.fakes.planner_inputs import (
     EIGHT,
@@ -336,7 +337,7 @@ machine_lists = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     shapes=gang_lists,
     offers=offer_lists,

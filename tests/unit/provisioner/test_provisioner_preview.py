@@ -14,6 +14,7 @@ from provisioner.planning.plan_types import PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.planning.preview import Considered, Preview, preview
 from provisioner.types import Gang, Market, Offer, PoolDemand, PoolSettings
+from tests.examples import examples
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
 
@@ -104,7 +105,7 @@ def test_who_gets_nothing_learns_the_limit_of_each_offer() -> None:
     waiting=st.lists(st.sampled_from([0, 1, 2, 4, 8, 16]), max_size=6),
     most=st.integers(0, 4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_it_says_what_the_planner_decides_and_never_keeps_silent(
     waiting: list[int], most: int
 ) -> None:

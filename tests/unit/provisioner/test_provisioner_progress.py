@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer, PoolSettings
+from tests.examples import examples
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import ProviderAuthError, QuotaError
@@ -76,7 +77,7 @@ def strike_cloud(cloud: SimulatedProvider, what: str) -> None:
             faults.list_fails = True
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(trouble=troubles)
 def test_work_starts_while_one_offer_is_up(trouble: Trouble) -> None:
     async def main() -> None:

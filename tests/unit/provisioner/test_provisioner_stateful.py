@@ -30,6 +30,7 @@ from provisioner.planning.stopped_agents import StoppedAgents
 from provisioner.providers.base import Api
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
+from tests.examples import examples
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop
 from windlass.base.errors import CapacityError, QuotaError, StoreUnavailable
@@ -297,7 +298,7 @@ class FleetLife(RuleBasedStateMachine):
 
 
 FleetLife.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -327,7 +328,9 @@ class StrangeFleetLife(FleetLife):
         self.wait(asyncio.sleep(1))
 
 
-StrangeFleetLife.TestCase.settings = settings(FleetLife.TestCase.settings, max_examples=60)
+StrangeFleetLife.TestCase.settings = settings(
+    FleetLife.TestCase.settings, max_examples=examples(60)
+)
 
 
 @pytest.mark.slow

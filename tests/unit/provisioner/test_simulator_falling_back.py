@@ -18,6 +18,7 @@ from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
 from provisioner.simulator.report import JOB_COLUMNS, summary, tables
 from provisioner.simulator.trace import TraceJob
 from provisioner.types import Market, Offer, PoolSettings
+from tests.examples import examples
 from tests.fakes.fleet_world import an_offer
 from windlass.base.errors import InvalidConfig
 
@@ -153,7 +154,7 @@ random_outages = st.lists(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     given_jobs=random_jobs, outages=random_outages, scheduler=st.sampled_from(list(SchedulerType))
 )

@@ -40,6 +40,7 @@ from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPrior
 from master.tasks import machine
 from master.tasks.state import TaskPhase, TaskState
 from rm_backends.base import ContainerExit, ContainerPhase
+from tests.examples import examples
 from windlass.base.errors import InvalidArgument, InvalidState
 
 
@@ -217,7 +218,7 @@ EVENTS: dict[str, Callable[[TaskState], TaskState]] = {
 }
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(sorted(EVENTS)), max_size=40))
 def test_whatever_happens_nothing_of_the_users_runs_twice(names: list[str]) -> None:
     state, began = waiting(), set[int]()

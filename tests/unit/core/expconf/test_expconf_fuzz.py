@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.searcher.limits import check_limits
 from master.experiments.admission import search_of
+from tests.examples import examples
 from windlass.base.errors import InvalidConfig
 
 CPU_S = 3.0
@@ -161,7 +162,7 @@ def problems_of(text: str) -> tuple[str, ...]:
     return ()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(documents)
 def test_each_configuration_is_valid_or_refused_and_soon(text: str) -> None:
     began = time.thread_time()

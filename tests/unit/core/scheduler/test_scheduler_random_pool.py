@@ -16,6 +16,7 @@ from master.core.scheduler.types import (
     SchedulerSettings,
     SchedulerType,
 )
+from tests.examples import examples
 from tests.unit.core.scheduler.living_pool import (
     LivingPool,
     apply,
@@ -29,7 +30,7 @@ RESERVE_AFTER_S = 1000.0
 RESERVED = "are kept for it"
 """What a gang with a reservation is told."""
 OFTEN = settings(
-    max_examples=150,
+    max_examples=examples(150),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

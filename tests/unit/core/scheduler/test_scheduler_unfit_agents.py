@@ -18,6 +18,7 @@ from master.core.scheduler.types import (
     SchedulerSettings,
     SchedulerType,
 )
+from tests.examples import examples
 from tests.unit.core.scheduler.small_pool import job, pool, requests, text
 
 
@@ -130,7 +131,7 @@ WISHES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     facts=st.lists(FACTS, max_size=6),
     wanted=st.lists(st.tuples(st.sampled_from([1, 2, 4, 8]), WISHES), max_size=8),

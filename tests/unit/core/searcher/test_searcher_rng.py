@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from master.core.searcher.rng import MAX_SEED, Draws, RngState
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.space import parse_space
+from tests.examples import examples
 from windlass.base.errors import InvalidArgument
 
 seeds = st.integers(0, MAX_SEED)
@@ -35,7 +36,7 @@ def test_seeding_is_numpys(seed: int) -> None:
     assert RngState.seeded(seed) == state_of(np.random.RandomState(seed))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=seeds, kinds=st.lists(st.sampled_from(["unit", "uniform", "bytes", "below"])), n=limits)
 def test_every_draw_is_numpys(seed: int, kinds: list[str], n: int) -> None:
     theirs, ours = np.random.RandomState(seed), Draws(RngState.seeded(seed))
@@ -59,7 +60,7 @@ def test_64_bits_are_two_outputs_high_word_first() -> None:
 
 
 @given(seed=seeds, before=st.integers(0, 1300), after=st.integers(1, 50))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_stored_state_goes_on_identically(seed: int, before: int, after: int) -> None:
     draws = Draws(RngState.seeded(seed))
     for _ in range(before):
@@ -89,7 +90,7 @@ def test_seeds_out_of_range_are_refused(seed: int) -> None:
 
 
 @given(seed=seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_trial_draws_hyperparameters_then_identity_then_seed(seed: int) -> None:
     space = parse_space(
         {

@@ -19,6 +19,7 @@ from master.core.searcher.rung_view import describe_rungs
 from master.core.searcher.search import Search, SearchState, replay, resume
 from master.core.searcher.state_json import state_from_json, state_to_json
 from master.core.searcher.types import Shutdown
+from tests.examples import examples
 
 SPACE: dict[str, Any] = {
     "lr": {"type": "log", "base": 10, "minval": -5, "maxval": 0, "count": 3},
@@ -114,7 +115,7 @@ def says(answers: list[Any]) -> str:
     return json.dumps([[action_to_json(a) for a in actions] for actions in answers])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(searcher=searchers, seed=seeds, chance=seeds)
 def test_every_search_ends_once_with_its_whole_quota(
     searcher: dict[str, Any], seed: int, chance: int
@@ -132,7 +133,7 @@ def test_every_search_ends_once_with_its_whole_quota(
     assert len({c.request_id for c in game.creates}) == len(game.creates)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(searcher=searchers, seed=seeds, chance=seeds)
 def test_stored_events_reproduce_the_actions(
     searcher: dict[str, Any], seed: int, chance: int
@@ -144,7 +145,7 @@ def test_stored_events_reproduce_the_actions(
     assert state == game.state
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(searcher=searchers, seed=seeds, chance=seeds, where=st.floats(0, 1))
 def test_a_snapshot_goes_on_as_if_nothing_had_happened(
     searcher: dict[str, Any], seed: int, chance: int, where: float
@@ -159,7 +160,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(
     assert state == game.state
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(searcher=searchers, seed=seeds, chances=st.tuples(seeds, seeds))
 def test_a_seed_gives_the_same_trials_in_the_same_order_whatever_happens(
     searcher: dict[str, Any], seed: int, chances: tuple[int, int]
@@ -169,7 +170,7 @@ def test_a_seed_gives_the_same_trials_in_the_same_order_whatever_happens(
     assert one[:common] == other[:common]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(searcher=searchers, seed=seeds, chance=seeds)
 def test_screens_see_each_promotion_in_the_rung_above(
     searcher: dict[str, Any], seed: int, chance: int

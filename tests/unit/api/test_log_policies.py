@@ -49,7 +49,7 @@ async def shown(world: ApiWorld, trial_id: int) -> dict[str, Any]:
 async def told_by_master(world: ApiWorld, run: AllocationState, text: str) -> None:
     """Returns when the task's log has it."""
     query = LogQuery(task_ids=(run.task_id,), sources=("master",))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for rows in world.services.logs.follow(query):
             if any(text in row.log for row in rows):
                 return

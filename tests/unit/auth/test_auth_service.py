@@ -183,7 +183,7 @@ async def test_a_right_password_passes_whatever_others_guess(auth: AuthService) 
     try:
         await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
         for _ in range(3):
-            assert await asyncio.wait_for(right("10.0.0.1"), 10)
+            assert await asyncio.wait_for(right("10.0.0.1"), 90)
     finally:
         for task in flood:
             task.cancel()

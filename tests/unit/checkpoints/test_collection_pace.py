@@ -26,7 +26,7 @@ OTHERS = [f"other-{n}" for n in range(3)]
 async def collecting(cluster: ScriptedCluster) -> AsyncIterator[None]:
     task = asyncio.create_task(cluster.plane.collector.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             yield
     finally:
         task.cancel()

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.certificates import Issued
 from windlass.sdk.credentials import TokenCache
 
-WAIT_S = 20.0
+WAIT_S = 90.0
 """Only a broken test waits that long."""
 
 

@@ -479,9 +479,9 @@ async def test_an_end_is_told_after_what_tasks_left_in_the_directory(
         if not restarted:
             running.cancel()
     may_end.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await case.listed())[0].state is not FoundState.ENDED:
-            pass
+            await asyncio.sleep(0.01)
     assert not case.provider.may_be_away(id_)
     running.cancel()
 

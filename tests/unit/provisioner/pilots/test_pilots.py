@@ -481,7 +481,7 @@ async def test_an_end_is_told_after_what_tasks_left_in_the_directory(
     may_end.set()
     async with asyncio.timeout(60):
         while (await case.listed())[0].state is not FoundState.ENDED:
-            await asyncio.sleep(0.01)
+            pass
     assert not case.provider.may_be_away(id_)
     running.cancel()
 

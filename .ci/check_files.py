@@ -19,7 +19,7 @@ ALLOWED: dict[str, str] = {}
 REPLACED = {
     r"_?[Pp]urses?": "budget",
     r"class Cart": "purchase list",
-    r"class Draft": "builder",
+    r"class Draft|_?draft": "builder",
     r"class Books": "recorder",
     r"class (?:Said|Told|Asked|Looked|Telling)": "result, request, listing, report",
     r"class (?:Alone|Desk|Leg|Standing)": "timer, server, job, status",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from master.config.batch import BatchKeys, SiteKeys
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL, pilot_side
-from master.config.walltimes import short_walltimes
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.documents import MalformedDocument, read_document
 from master.core.expconf.environment import CONTAINERS
@@ -20,10 +21,39 @@ from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
 from master.core.expconf.normalise import normalise_container_defaults
 from master.core.expconf.storage_names import name_problems
+from master.core.scheduler.end_times import LEAST_WALLTIME_S
+from provisioner.providers.pilots.times import LEAST_PILOT_S
 from provisioner.sections.cloud import CloudSection
+from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect
+
+
+def short_walltimes(config: MasterConfig) -> Iterator[str]:
+    """One line for each that is too short."""
+    if isinstance(config.resource_manager, SiteKeys):
+        yield from _short("resource_manager", config.resource_manager)
+    for index, pool in enumerate(config.resource_pools):
+        for section in pool.all_providers:
+            if isinstance(section, SiteKeys):
+                yield from _short(f"resource_pools[{index}].provider", section)
+
+
+def _short(where: str, section: SiteKeys) -> Iterator[str]:
+    least, pilot = timedelta(seconds=LEAST_WALLTIME_S), timedelta(seconds=LEAST_PILOT_S)
+    if section.walltime is not None and section.walltime < least:
+        yield (
+            f"{where}.walltime: {format_duration(section.walltime)} is too short for work to start, save a checkpoint "
+            f"and leave: give at least {format_duration(least)}, unless all work ends within that time"
+        )
+    for given in section.walltimes if isinstance(section, BatchKeys) else ():
+        if given < pilot:
+            yield (
+                f"{where}.walltimes: no work of unknown length starts on a pilot of {format_duration(given)}: "
+                f"give at least {format_duration(pilot)}"
+            )
+
 
 ROOT = "<master.yaml>"
 WHAT = "master configuration"

@@ -19,7 +19,6 @@ import structlog
 
 from master.allocations.effects import Effects
 from master.allocations.machine import AllocationState
-from master.allocations.order_sync import OrderSync
 from master.allocations.ports import AllocationOwner
 from master.allocations.service import AllocationService
 from master.core.actor import Actor
@@ -28,8 +27,32 @@ from master.parsing import in_parsing_thread
 from master.roots.mailbox import Mailbox, Message
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
-from rm_backends.base import JobOrder
+from rm_backends.base import JobOrder, ResourceManager
 from windlass.base.errors import LeaseLost, StoreUnavailable
+
+
+class OrderSync:
+    """Of one job. Requests, and the records of a restart, bring the order along: it begins as told."""
+
+    def __init__(self, rm: Callable[[], ResourceManager], order: JobOrder) -> None:
+        self._rm = rm
+        self._told = order
+
+    def differs(self, order: JobOrder) -> bool:
+        """Whether `order` is news."""
+        return order != self._told
+
+    async def tell(self, order: JobOrder) -> None:
+        """Does nothing if it is known. What fails is still news afterwards."""
+        if not self.differs(order):
+            return
+        try:
+            await self._rm().update_job(order)
+        except Exception:
+            log.exception("a changed order was not told", job=order.job_id)
+        else:
+            self._told = order
+
 
 log = structlog.get_logger(__name__)
 

@@ -12,26 +12,26 @@ from provisioner.planning.stop_value import start_of
 
 
 class Stops:
-    """Those of one draft."""
+    """Those of one pass."""
 
-    def __init__(self, draft: FleetStateBuilder) -> None:
-        self._draft = draft
+    def __init__(self, builder: FleetStateBuilder) -> None:
+        self._builder = builder
 
     def start(self, launch: Launch) -> None:
         """Write down that these stopped machines are started, and for whom."""
         for name, claims in zip(launch.starts, launch.claims, strict=True):
-            record = self._draft.instances[name]
+            record = self._builder.instances[name]
             if record.state is InstanceState.STOPPED:
-                self._draft.instances[name] = starting(record, claims, self._draft.now)
+                self._builder.instances[name] = starting(record, claims, self._builder.now)
 
     def stop_answered(self, event: StopAnswered) -> list[Wish]:
         """What cannot be stopped is ended."""
-        record = self._draft.instances.get(event.instance_id)
+        record = self._builder.instances.get(event.instance_id)
         if record is None:
             return []
         in_doubt = bool(event.error) and not event.refused
-        record = stop_answered(record, self._draft.now, in_doubt=in_doubt)
-        self._draft.instances[record.id] = record
+        record = stop_answered(record, self._builder.now, in_doubt=in_doubt)
+        self._builder.instances[record.id] = record
         if not event.refused or record.state is not InstanceState.STOPPING:
             return []
         why = f"{record.reason}; {event.error}"
@@ -39,21 +39,21 @@ class Stops:
 
     def start_answered(self, event: StartAnswered) -> None:
         """Refused, it is stopped as before, and memory knows why: others are started or bought."""
-        record = self._draft.instances.get(event.instance_id)
+        record = self._builder.instances.get(event.instance_id)
         if record is None or record.state is not InstanceState.STARTING:
             return
         if event.refusal is not None:
             self._refused(record, event.refusal)
         elif not event.error:
-            offer = start_of(record.offer, self._draft.memory)
-            self._draft.memory = self._draft.memory.launched(offer)
-            self._draft.instances[record.id] = started(record)
+            offer = start_of(record.offer, self._builder.memory)
+            self._builder.memory = self._builder.memory.launched(offer)
+            self._builder.instances[record.id] = started(record)
 
     def give_up(self, record: InstanceRecord) -> None:
         """Nobody has answered, and it has not started."""
         self._refused(record, Refused(kind=BlockKind.UNKNOWN, message="no answer"))
 
     def _refused(self, record: InstanceRecord, said: Refused) -> None:
-        self._draft.learn(start_of(record.offer, self._draft.memory), said)
+        self._builder.learn(start_of(record.offer, self._builder.memory), said)
         why = f"not started: {said.message}"
-        self._draft.instances[record.id] = not_started(record, why)
+        self._builder.instances[record.id] = not_started(record, why)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TypeAlias, TypeVar
 
+from provisioner.fleet.plan_input import plan_input
 from provisioner.fleet.reconcile_pass import ReconcilePass
-from provisioner.fleet.snapshot import plan_input
 from provisioner.fleet.state import Agents, Catalogue, Event, FleetState
 from provisioner.money.budgets import Money
 from provisioner.planning.plan_types import Plan

@@ -77,16 +77,16 @@ class ReconcilePass:
     """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
 
     def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
-        self.draft = FleetStateBuilder(state, catalogue, now)
-        self.launches = Launches(self.draft)
-        self.bakes = Bakes(self.draft, self.launches)
-        self.stops = Stops(self.draft)
+        self.builder = FleetStateBuilder(state, catalogue, now)
+        self.launches = Launches(self.builder)
+        self.bakes = Bakes(self.builder, self.launches)
+        self.stops = Stops(self.builder)
         self._ledger = state.ledger
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
         self._frozen = state.frozen
         self._seen: dict[str, Observation] = {}
         self._rules: dict[tuple[str, int], Rules] = {}
-        self._rules_of = self.draft.memory
+        self._rules_of = self.builder.memory
         self._sold = catalogue.retired()
         self._is_sold_of: dict[tuple[str, int], bool] = {}
         self._retired: dict[str, str] = {}
@@ -97,23 +97,23 @@ class ReconcilePass:
 
     def result(self) -> FleetState:
         running, usd_per_hour = 0, 0.0
-        for record in self.draft.instances.values():
+        for record in self.builder.instances.values():
             if record.state is not InstanceState.GONE:
                 running += record.state is not InstanceState.STOPPED
                 usd_per_hour += record.usd_per_hour
         ledger = self._ledger.with_fleet(
-            instances=running, usd_per_hour=usd_per_hour, now=self.draft.now
+            instances=running, usd_per_hour=usd_per_hour, now=self.builder.now
         )
         return replace(
-            self.draft.state,
-            intents=self.draft.intents,
-            instances=self.draft.instances,
-            bakes=self.draft.bakes,
-            memory=self.draft.memory,
+            self.builder.state,
+            intents=self.builder.intents,
+            instances=self.builder.instances,
+            bakes=self.builder.bakes,
+            memory=self.builder.memory,
             ledger=ledger,
-            unseen=self.draft.unseen,
+            unseen=self.builder.unseen,
             stages={
-                id_: it for id_, it in self.draft.stages.items() if id_ in self.draft.instances
+                id_: it for id_, it in self.builder.stages.items() if id_ in self.builder.instances
             },
             ended_lost=self._ended_lost,
             frozen=self._frozen,
@@ -123,7 +123,7 @@ class ReconcilePass:
     @property
     def started(self) -> list[str]:
         """Stopped machines that get work again, whoever started them."""
-        return [name for name in self._started if self.draft.instances[name].state in BOOTS]
+        return [name for name in self._started if self.builder.instances[name].state in BOOTS]
 
     def absorb(self, events: Sequence[Event], agents: Agents) -> None:
         """Take in what calls answered, then step every instance once."""
@@ -152,7 +152,7 @@ class ReconcilePass:
                 case EndAcknowledged():
                     self._told(event.instance_id)
                 case TryAgain():
-                    self.draft.memory = self.draft.memory.cleared(event.scope)
+                    self.builder.memory = self.builder.memory.cleared(event.scope)
                 case BakeAsked():
                     self.bakes.ask(event.bake)
                 case BakeInstalled():
@@ -163,16 +163,16 @@ class ReconcilePass:
                     self.bakes.image_answered(event)
                 case ImageRemoved():
                     self.bakes.image_removed(event)
-        for intent in list(self.draft.intents.values()):
-            if not intent.is_finished and not self.draft.catalogue.knows(intent.provider):
+        for intent in list(self.builder.intents.values()):
+            if not intent.is_finished and not self.builder.catalogue.knows(intent.provider):
                 self.launches.abandon(intent)
                 continue
             self.launches.give_up_late(intent)
             why = self._sold.because(intent.pool, intent.offer.key)
             # Before its provider was listed it may have machines that work already.
-            if why and not is_bake(intent.id) and not self.draft.is_unseen(intent.offer):
+            if why and not is_bake(intent.id) and not self.builder.is_unseen(intent.offer):
                 self.launches.cancel(intent.id, why)
-        for record in list(self.draft.instances.values()):
+        for record in list(self.builder.instances.values()):
             if not self._is_quiet(record, agents):
                 self._step(record, agents)
         self.bakes.step(agents.boots)
@@ -181,30 +181,30 @@ class ReconcilePass:
     def _looked(self, look: ProviderListing) -> None:
         whole = Scope(provider=look.provider)
         if look.found is None:
-            self.draft.unseen[whole] = Unseen(look.error, look.kind)
+            self.builder.unseen[whole] = Unseen(look.error, look.kind)
             return
-        for scope in [scope for scope in self.draft.unseen if scope.provider == look.provider]:
-            del self.draft.unseen[scope]
-        self.draft.unseen |= {
+        for scope in [scope for scope in self.builder.unseen if scope.provider == look.provider]:
+            del self.builder.unseen[scope]
+        self.builder.unseen |= {
             replace(scope, provider=look.provider): Unseen(why, BlockKind.TRANSIENT)
             for scope, why in look.found.unseen.items()
         }
         found = {
             instance.instance_id: instance
             for instance in look.found.instances
-            if instance.cluster_id == self.draft.state.cluster_id
+            if instance.cluster_id == self.builder.state.cluster_id
             and instance.offer_key.provider == look.provider
         }
         groups = {
             group.intent_id: group
             for group in look.found.groups
-            if group.cluster_id == self.draft.state.cluster_id
+            if group.cluster_id == self.builder.state.cluster_id
             and group.offer_key.provider == look.provider
         }
         self.launches.settle(look, found, groups)
         for instance in found.values():
             if (
-                instance.instance_id not in self.draft.instances
+                instance.instance_id not in self.builder.instances
                 and instance.state != FoundState.ENDED
             ):
                 self._unknown(look, instance)
@@ -216,55 +216,57 @@ class ReconcilePass:
         for instance in found.values():
             if (notice := notice_of(instance)) is not None:
                 self._notices[instance.instance_id] = notice
-        for record in self.draft.instances.values():
+        for record in self.builder.instances.values():
             if record.provider != look.provider:
                 continue
             seen = found.get(record.id)
-            self.draft.stages.pop(record.id, None)
+            self.builder.stages.pop(record.id, None)
             if seen is not None and seen.stage:
-                self.draft.stages[record.id] = seen.stage
-            if record.id in found or not self.draft.is_unseen(record.offer):
+                self.builder.stages[record.id] = seen.stage
+            if record.id in found or not self.builder.is_unseen(record.offer):
                 self._seen[record.id] = _observed(look, seen)
 
     def _unknown(self, look: ProviderListing, found: FoundInstance) -> None:
         """Ours by tag, but not in our books."""
-        if found.intent_id in self.draft.intents:
+        if found.intent_id in self.builder.intents:
             return  # the reply to its launch will name it
-        ours = found.generation == self.draft.state.generation or is_bake(found.intent_id)
-        self.draft.instances[found.instance_id] = InstanceRecord(
+        ours = found.generation == self.builder.state.generation or is_bake(found.intent_id)
+        self.builder.instances[found.instance_id] = InstanceRecord(
             id=found.instance_id,
             pool=found.pool,
-            offer=self.draft.offer_of(found),
+            offer=self.builder.offer_of(found),
             intent_id=found.intent_id,
             generation=found.generation,
-            created_at=min(found.created_at, self.draft.now),
+            created_at=min(found.created_at, self.builder.now),
             state=InstanceState.ORPHAN if ours else InstanceState.BOOTING,
             reason="nobody asked for it" if ours else "adopted: another master launched it",
         )
 
     def _terminate_answered(self, answer: TerminateAnswered) -> None:
         for instance_id in answer.instance_ids:
-            record = self.draft.instances.get(instance_id)
+            record = self.builder.instances.get(instance_id)
             if record is None or record.state is not InstanceState.TERMINATING:
                 continue
             if answer.error is None:
                 # Lists that missed it before the provider agreed prove nothing about its end.
-                acked = record.terminate_acked_at or self.draft.now
+                acked = record.terminate_acked_at or self.builder.now
                 missed = record.missed_looks if record.terminate_acked_at else 0
                 record = replace(record, terminate_acked_at=acked, missed_looks=missed)
             record = replace(record, terminate_refused=answer.error or "")
             if said := answer.consoles.get(instance_id):
                 why = f"{record.reason}; {CONSOLE_SAYS}: {said}"
-                self.draft.memory = self.draft.memory.boot_said(record.offer, record.reason, why)
+                self.builder.memory = self.builder.memory.boot_said(
+                    record.offer, record.reason, why
+                )
                 record = replace(record, reason=why)
-            self.draft.instances[instance_id] = record
+            self.builder.instances[instance_id] = record
 
     def _told(self, instance_id: str) -> None:
-        record = self.draft.instances.get(instance_id)
+        record = self.builder.instances.get(instance_id)
         if record is not None and not record.told and not record.is_alive:
-            self.draft.instances[instance_id] = replace(record, told=True)
+            self.builder.instances[instance_id] = replace(record, told=True)
             self._ledger = self._ledger.with_gone(
-                record.pool, record.usd_between, *record.billed(self.draft.now)
+                record.pool, record.usd_between, *record.billed(self.builder.now)
             )
 
     def _is_quiet(self, record: InstanceRecord, agents: Agents) -> bool:
@@ -302,21 +304,21 @@ class ReconcilePass:
         before = record.notice
         record = noticed(record, self._notices.get(record.id), agents.nodes.get(record.id))
         if record.notice is not before:
-            self.draft.memory = spared(self.draft.memory, record, self.draft.now)
-        now, rules = self.draft.now, self._rules_for(record)
+            self.builder.memory = spared(self.builder.memory, record, self.builder.now)
+        now, rules = self.builder.now, self._rules_for(record)
         stepped = step(record, seen, now, rules)
         new = switched(stepped.record, seen, now, rules)
         self.wishes += [x for x in (stepped.wish, cannot_stop(new, now)) if x is not None]
         was_booting = record.state in BOOTS
-        timed = record.boot_since >= self.draft.state.watching_since
+        timed = record.boot_since >= self.builder.state.watching_since
         if was_booting and timed and new.state is InstanceState.READY:
             took_s = now - record.boot_since
-            self.draft.memory = self.draft.memory.booted(self._boot_offer(record), took_s)
+            self.builder.memory = self.builder.memory.booted(self._boot_offer(record), took_s)
         if was_booting and new.state is InstanceState.GONE and not is_bake(new.intent_id):
-            self.draft.memory = self.draft.memory.boot_failed(
+            self.builder.memory = self.builder.memory.boot_failed(
                 self._boot_offer(record), new.reason, now=now
             )
-        self.draft.instances[record.id] = new
+        self.builder.instances[record.id] = new
         if record.state is InstanceState.STOPPED and new.state is InstanceState.BOOTING:
             self._started.append(record.id)
         if never_started(new, seen):
@@ -330,12 +332,12 @@ class ReconcilePass:
 
     def _boot_offer(self, record: InstanceRecord) -> Offer:
         """What its boot is remembered by: starts take another time than first boots."""
-        return start_of(record.offer, self.draft.memory) if record.stops else record.offer
+        return start_of(record.offer, self.builder.memory) if record.stops else record.offer
 
     def _rules_for(self, record: InstanceRecord) -> Rules:
         """Thousands of machines share few: made anew only when something was learned in this pass."""
-        if self._rules_of is not self.draft.memory:
-            self._rules_of, self._rules = self.draft.memory, {}
+        if self._rules_of is not self.builder.memory:
+            self._rules_of, self._rules = self.builder.memory, {}
         if is_bake(record.intent_id):  # how long it may take is the bake's
             return Rules(boot_deadline_s=inf, list_grace_s=self._grace_s(record))
         key = record.pool, id(record.offer)
@@ -344,18 +346,18 @@ class ReconcilePass:
             known = self._rules[key] = Rules(
                 boot_deadline_s=self._boot_deadline_s(record),
                 list_grace_s=self._grace_s(record),
-                watching_since=self.draft.state.watching_since,
+                watching_since=self.builder.state.watching_since,
             )
         return known
 
     def _grace_s(self, record: InstanceRecord) -> float:
-        return self.draft.catalogue.grace_of(record.provider)
+        return self.builder.catalogue.grace_of(record.provider)
 
     def _boot_deadline_s(self, record: InstanceRecord) -> float:
         """As the operator says, else as its offer says and as was learned."""
-        setup = self.draft.catalogue.pools.get(record.pool)
+        setup = self.builder.catalogue.pools.get(record.pool)
         most = None if setup is None else setup.settings.max_starting_s
-        return self.draft.memory.boot_deadline_s(record.offer) if most is None else most
+        return self.builder.memory.boot_deadline_s(record.offer) if most is None else most
 
     def _retire(self, record: InstanceRecord) -> None:
         if is_bake(record.intent_id):
@@ -368,10 +370,10 @@ class ReconcilePass:
     def move(self, moves: Sequence[Move]) -> None:
         """Write down whose work is to leave. It is asked to after the commit."""
         for each in moves:
-            record = self.draft.instances.get(each.instance_id)
+            record = self.builder.instances.get(each.instance_id)
             if record is not None and record.state is InstanceState.READY:
-                self.draft.instances[record.id] = replace(
-                    record, moving_since=self.draft.now, moving_why=each.why
+                self.builder.instances[record.id] = replace(
+                    record, moving_since=self.builder.now, moving_why=each.why
                 )
 
     def apply(self, plan: Plan, new_id: Callable[[], str], freeze: Freeze) -> None:
@@ -381,26 +383,26 @@ class ReconcilePass:
                 self.stops.start(launch)
                 self._started += launch.starts
             else:
-                self.launches.decide(launch, new_id(), freeze)
+                self.launches.intend(launch, new_id(), freeze)
         for bake in self.bakes.asked:
             machine = Launch(pool=bake.pool, offer=bake.offer, claims=((),))
-            self.launches.decide(machine, bake.id, freeze)
+            self.launches.intend(machine, bake.id, freeze)
         for cancellation in plan.cancellations:
             self.launches.cancel_unwanted(cancellation.intent_id, cancellation.why)
         for name, claims in plan.claims.items():
-            record = self.draft.instances.get(name)
+            record = self.builder.instances.get(name)
             if record is not None:
-                self.draft.instances[name] = replace(record, claims=claims)
+                self.builder.instances[name] = replace(record, claims=claims)
             else:
                 intent_id, _, number = name.rpartition("/")
                 self._claim_asked(intent_id, int(number), claims)
 
     def _claim_asked(self, intent_id: str, number: int, claims: tuple[str, ...]) -> None:
-        intent = self.draft.intents.get(intent_id)
+        intent = self.builder.intents.get(intent_id)
         if intent is not None:
             changed = [*intent.claims]
             changed[number] = claims
-            self.draft.intents[intent_id] = replace(intent, claims=tuple(changed))
+            self.builder.intents[intent_id] = replace(intent, claims=tuple(changed))
 
     def end(
         self,
@@ -409,12 +411,12 @@ class ReconcilePass:
         uncordon: Callable[[str], None] = lambda _: None,
     ) -> list[str]:
         """Mark for ending what could be cordoned; the ids that were. Lost ones within the blast-radius limit."""
-        fleet = sum(record.is_alive for record in self.draft.instances.values())
+        fleet = sum(record.is_alive for record in self.builder.instances.values())
         lost_left = may_end_lost(len(self._ended_lost), fleet)
         held = 0
         ended: list[str] = []
         for wish in wishes:
-            record = self.draft.instances.get(wish.instance_id)
+            record = self.builder.instances.get(wish.instance_id)
             if record is None or record.state in (InstanceState.TERMINATING, InstanceState.GONE):
                 continue
             if wish.kind is EndKind.LOST and lost_left <= 0:
@@ -429,16 +431,16 @@ class ReconcilePass:
             ended += cordoned
             for each in together:
                 if wish.stop and each.state is InstanceState.READY:
-                    changed = stopping(each, wish.why, self.draft.now)
+                    changed = stopping(each, wish.why, self.builder.now)
                 else:
-                    changed = terminating(each, wish.why, self.draft.now, wish.kind)
-                self.draft.instances[each.id] = changed
+                    changed = terminating(each, wish.why, self.builder.now, wish.kind)
+                self.builder.instances[each.id] = changed
             if wish.kind is EndKind.LOST:
                 lost_left -= 1
-                self._ended_lost = (*self._ended_lost, self.draft.now)
+                self._ended_lost = (*self._ended_lost, self.builder.now)
             if wish.kind is EndKind.BOOT and not is_bake(record.intent_id):
-                self.draft.memory = self.draft.memory.boot_failed(
-                    self._boot_offer(record), wish.why, now=self.draft.now
+                self.builder.memory = self.builder.memory.boot_failed(
+                    self._boot_offer(record), wish.why, now=self.builder.now
                 )
         self._frozen = f"{held} silent instances are kept: too many at once" if held else ""
         return ended
@@ -450,7 +452,7 @@ class ReconcilePass:
         over = (InstanceState.TERMINATING, InstanceState.GONE)
         return [
             each
-            for each in self.draft.instances.values()
+            for each in self.builder.instances.values()
             if each.intent_id == record.intent_id and each.state not in over
         ]
 

@@ -35,15 +35,8 @@ from provisioner.fleet.instances import (
 )
 from provisioner.fleet.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.fleet.notices import leaving
+from provisioner.fleet.plan_input import plan_input
 from provisioner.fleet.reconcile_pass import ReconcilePass
-from provisioner.fleet.snapshot import (
-    blocked_offers,
-    cost_view,
-    instance_views,
-    moving,
-    plan_input,
-    to_tell,
-)
 from provisioner.fleet.state import (
     Agents,
     Catalogue,
@@ -55,6 +48,13 @@ from provisioner.fleet.state import (
     TryAgain,
 )
 from provisioner.fleet.unknown_instances import warn_of_strangers
+from provisioner.fleet.views import (
+    blocked_offers,
+    cost_view,
+    instance_views,
+    moving,
+    to_tell,
+)
 from provisioner.images.requests import Bakery
 from provisioner.money.budgets import NO_LIMITS, Money
 from provisioner.planning.plan_types import KeepReason, Move, Plan, PlanInput

@@ -38,10 +38,10 @@ KEPT = 20
 
 
 class Bakes:
-    """The bakes of one draft."""
+    """The bakes of one pass."""
 
-    def __init__(self, draft: FleetStateBuilder, launches: Launches) -> None:
-        self.draft = draft
+    def __init__(self, builder: FleetStateBuilder, launches: Launches) -> None:
+        self.builder = builder
         self._launches = launches
         self.asked: list[BakeRecord] = []
         """Whose launch is to be decided in this pass."""
@@ -53,28 +53,28 @@ class Bakes:
         """One at a time in each pool: of two that were asked for together the second is dropped."""
         if any(each.pool == bake.pool and not each.is_over for each in self._all()):
             return
-        self.draft.bakes[bake.id] = bake
+        self.builder.bakes[bake.id] = bake
         self.asked.append(bake)
 
     def installed(self, instance_id: str) -> None:
         """The machine says that it has all. It may say so again."""
-        record = self.draft.instances.get(instance_id)
-        bake = self.draft.bakes.get(record.intent_id) if record is not None else None
+        record = self.builder.instances.get(instance_id)
+        bake = self.builder.bakes.get(record.intent_id) if record is not None else None
         if bake is not None and bake.state is BakeState.INSTALLING:
             self._put(
                 bake,
                 state=BakeState.IMAGING,
                 instance_id=instance_id,
-                installed_at=self.draft.now,
+                installed_at=self.builder.now,
             )
 
     def cancel(self, bake_id: str, why: str) -> None:
-        bake = self.draft.bakes.get(bake_id)
+        bake = self.builder.bakes.get(bake_id)
         if bake is not None and bake.state in (BakeState.INSTALLING, BakeState.IMAGING):
             self._fail(bake, why)
 
     def image_answered(self, event: ImageAnswered) -> None:
-        bake = self.draft.bakes.get(event.bake_id)
+        bake = self.builder.bakes.get(event.bake_id)
         if bake is None or bake.state is not BakeState.IMAGING:
             if bake is not None:
                 self._put(bake, next_try_at=0.0)
@@ -85,10 +85,10 @@ class Bakes:
             self._put(bake, state=BakeState.ENDING, image_id=event.answer.image_id, note="")
         else:
             note = event.answer.note if event.answer is not None else event.error
-            self._put(bake, note=note, next_try_at=self.draft.now + LOOK_EVERY_S)
+            self._put(bake, note=note, next_try_at=self.builder.now + LOOK_EVERY_S)
 
     def image_removed(self, event: ImageRemoved) -> None:
-        bake = self.draft.bakes.get(event.bake_id)
+        bake = self.builder.bakes.get(event.bake_id)
         if bake is None or bake.state is not BakeState.CLEANING:
             return
         if event.error:
@@ -98,13 +98,13 @@ class Bakes:
                 note=f"its image cannot be removed: {event.error}",
                 refused_removals=bake.refused_removals + 1,
                 nothing_left_at=None,
-                next_try_at=self.draft.now + wait,
+                next_try_at=self.builder.now + wait,
             )
             return
         first = bake.nothing_left_at if event.nothing_left else None
         if event.nothing_left and first is None:
-            first = self.draft.now
-        if first is not None and self.draft.now - first >= IMAGE_GRACE_S:
+            first = self.builder.now
+        if first is not None and self.builder.now - first >= IMAGE_GRACE_S:
             self._over(bake, BakeState.FAILED)
             return
         self._put(
@@ -112,7 +112,7 @@ class Bakes:
             note=REMOVING,
             refused_removals=0,
             nothing_left_at=first,
-            next_try_at=self.draft.now + LOOK_EVERY_S,
+            next_try_at=self.builder.now + LOOK_EVERY_S,
         )
 
     def step(self, boots: Mapping[str, BootNote]) -> None:
@@ -121,21 +121,21 @@ class Bakes:
         for bake in self._all():
             if bake.id not in new and not bake.is_over:
                 self._step(bake, boots)
-        for intent in list(self.draft.intents.values()):
-            is_unknown = is_bake(intent.id) and intent.id not in self.draft.bakes
+        for intent in list(self.builder.intents.values()):
+            is_unknown = is_bake(intent.id) and intent.id not in self.builder.bakes
             if is_unknown and not intent.is_finished:
                 self._launches.cancel_unwanted(intent.id, "its bake is not known")
         self._end_left_over()
         over = sorted((x for x in self._all() if x.is_over), key=lambda x: -x.created_at)
         for bake in over[KEPT:]:
-            del self.draft.bakes[bake.id]
+            del self.builder.bakes[bake.id]
 
     def _end_left_over(self) -> None:
         """A bake is given up while its provider is not configured: the machine ends once that is back."""
         own_rule = (InstanceState.ORPHAN, InstanceState.TERMINATING, InstanceState.GONE)
-        for record in self.draft.instances.values():
+        for record in self.builder.instances.values():
             if is_bake(record.intent_id) and record.state not in own_rule:
-                bake = self.draft.bakes.get(record.intent_id)
+                bake = self.builder.bakes.get(record.intent_id)
                 if bake is None or bake.is_over:
                     self._end(record, "its bake is over", EndKind.BAKED)
 
@@ -144,12 +144,12 @@ class Bakes:
         if machine is not None:
             bake = self._put(bake, instance_id=machine.id)
             if not machine.is_alive:
-                bake = self._put(bake, usd=machine.usd(self.draft.now))
+                bake = self._put(bake, usd=machine.usd(self.builder.now))
         if bake.state is BakeState.ENDING:
             self._end(machine, "its image was made", EndKind.BAKED)
             if machine is None or not machine.is_alive:
                 self._over(bake, BakeState.READY)
-            elif not self.draft.catalogue.knows(machine.provider):
+            elif not self.builder.catalogue.knows(machine.provider):
                 left = (
                     f"{_not_configured(bake)}: its machine {machine.id} is ended once that is back"
                 )
@@ -166,11 +166,11 @@ class Bakes:
         self, bake: BakeRecord, machine: InstanceRecord | None, boots: Mapping[str, BootNote]
     ) -> str:
         """Why nothing will come of it; empty: nothing is wrong."""
-        if bake.pool not in self.draft.catalogue.pools:
+        if bake.pool not in self.builder.catalogue.pools:
             return f"pool {bake.pool} is not configured any more"
-        if not self.draft.catalogue.knows(bake.offer.key.provider):
+        if not self.builder.catalogue.knows(bake.offer.key.provider):
             return _not_configured(bake)
-        intent = self.draft.intents.get(bake.id)
+        intent = self.builder.intents.get(bake.id)
         if machine is None and (intent is None or intent.is_finished):
             return (intent.message if intent is not None else "") or "its machine is gone"
         if machine is not None and machine.state in (InstanceState.TERMINATING, InstanceState.GONE):
@@ -181,7 +181,7 @@ class Bakes:
         since, most = bake.created_at, INSTALL_WITHIN_S
         if bake.installed_at is not None:
             since, most = bake.installed_at, IMAGE_WITHIN_S
-        if self.draft.now - max(since, self.draft.state.watching_since) <= most:
+        if self.builder.now - max(since, self.builder.state.watching_since) <= most:
             return ""
         said = boots[machine.id].words if machine is not None and machine.id in boots else ""
         if bake.state is BakeState.INSTALLING:
@@ -192,8 +192,8 @@ class Bakes:
 
     def _clean(self, bake: BakeRecord, machine: InstanceRecord | None) -> None:
         kind = EndKind.BOOT if bake.installed_at is None else EndKind.BAKED
-        intent = self.draft.intents.get(bake.id)
-        if not self.draft.catalogue.knows(bake.offer.key.provider):
+        intent = self.builder.intents.get(bake.id)
+        if not self.builder.catalogue.knows(bake.offer.key.provider):
             if bake.installed_at is not None:
                 left = f"image {bake.name} may be left there"
                 why = _not_configured(bake)
@@ -212,7 +212,7 @@ class Bakes:
             self._put(
                 bake,
                 is_removing=True,
-                next_try_at=self.draft.now,
+                next_try_at=self.builder.now,
                 note=REMOVING,
             )
 
@@ -221,22 +221,22 @@ class Bakes:
             self.wishes.append(Wish(instance_id=machine.id, kind=kind, why=why))
 
     def _machine(self, bake: BakeRecord) -> InstanceRecord | None:
-        return next((x for x in self.draft.instances.values() if x.intent_id == bake.id), None)
+        return next((x for x in self.builder.instances.values() if x.intent_id == bake.id), None)
 
     def _fail(self, bake: BakeRecord, why: str) -> BakeRecord:
         return self._put(bake, state=BakeState.CLEANING, error=why, note="")
 
     def _over(self, bake: BakeRecord, state: BakeState) -> None:
-        self._put(bake, state=state, ended_at=self.draft.now, is_removing=False, note="")
+        self._put(bake, state=state, ended_at=self.builder.now, is_removing=False, note="")
 
     def _put(self, bake: BakeRecord, **changes: Any) -> BakeRecord:
         if any(getattr(bake, name) != value for name, value in changes.items()):
             bake = replace(bake, **changes)
-            self.draft.bakes[bake.id] = bake
+            self.builder.bakes[bake.id] = bake
         return bake
 
     def _all(self) -> list[BakeRecord]:
-        return list(self.draft.bakes.values())
+        return list(self.builder.bakes.values())
 
 
 def _not_configured(bake: BakeRecord) -> str:

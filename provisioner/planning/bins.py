@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TypeAlias
 
-from provisioner.planning.demand import GangClass, nodes_needed
+from provisioner.planning.gang_classes import GangClass, nodes_needed
 from provisioner.planning.plan_types import Phase, PoolInput
 from provisioner.types import AUX_PLACES, NO_FACTS, Gang, MachineFacts, Offer
 

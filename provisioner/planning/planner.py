@@ -26,7 +26,7 @@ from provisioner.planning import explain
 from provisioner.planning.availability import availability
 from provisioner.planning.bins import Bin, Bins, bins_of, whole_place
 from provisioner.planning.consolidation import Consolidation
-from provisioner.planning.demand import GangClass, gang_classes, nodes_needed
+from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
 from provisioner.planning.idle import idle_decision, leaving, ready_machines, unclaimed_launches
 from provisioner.planning.idle_time import IdleTimes
 from provisioner.planning.limits import Limits, cluster_purse

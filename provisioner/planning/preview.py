@@ -10,8 +10,8 @@ from math import inf
 from master.core.reasons import Reason, ReasonKind
 from master.core.unmet import unmet
 from provisioner.capacity.open_offers import OpenOffers
-from provisioner.planning.demand import GangClass, gang_classes, nodes_needed
 from provisioner.planning.explain import unseen_text
+from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
 from provisioner.planning.idle_time import IdleTimes
 from provisioner.planning.limits import Limits, cluster_purse
 from provisioner.planning.plan_types import Launch, Plan, PlanInput, PoolInput

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from provisioner.capacity.open_offers import MAX_INDEPENDENT_GROUP
-from provisioner.planning.demand import GangClass
+from provisioner.planning.gang_classes import GangClass
 from provisioner.planning.plan_types import Launch
 from provisioner.types import Offer
 

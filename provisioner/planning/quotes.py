@@ -13,7 +13,7 @@ from typing import NamedTuple
 from provisioner.capacity.open_offers import OpenOffers
 from provisioner.money.expected_cost import DEFAULT_RUN_S, slot_usd_of, slowdown, usd_per_hour
 from provisioner.planning.bins import WholePlace, whole_place
-from provisioner.planning.demand import GangClass, Wants, nodes_needed
+from provisioner.planning.gang_classes import GangClass, Wants, nodes_needed
 from provisioner.planning.plan_types import PoolInput
 from provisioner.planning.purchase import Quote, cheapest_by_size
 from provisioner.types import PAID_MARKETS, MachineFacts, Market, Offer

@@ -11,8 +11,8 @@ from master.core.scheduler.explain import count
 from master.core.unmet import unmet
 from provisioner.capacity.memory import Block
 from provisioner.capacity.refusals import BlockKind
-from provisioner.planning.demand import GangClass, nodes_needed
 from provisioner.planning.explain import common_kind, listed, offer_name, trouble_text, unseen_text
+from provisioner.planning.gang_classes import GangClass, nodes_needed
 from provisioner.planning.limits import Limits
 from provisioner.planning.plan_types import PoolInput
 from provisioner.planning.quotes import Quotes

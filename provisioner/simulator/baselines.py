@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import ceil, inf
 
-from provisioner.planning.demand import nodes_needed
+from provisioner.planning.gang_classes import nodes_needed
 from provisioner.providers.base import LaunchIntent
 from provisioner.simulator.machines import SimulatedMachine, SimulatedMachines
 from provisioner.simulator.pools import SimulatedCluster

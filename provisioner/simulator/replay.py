@@ -17,7 +17,7 @@ from master.core.fall_back import NOWHERE, Rule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.day_hours import next_change
 from provisioner.fleet.reconciler import Provisioner
-from provisioner.planning.demand import nodes_needed
+from provisioner.planning.gang_classes import nodes_needed
 from provisioner.planning.unschedulable import nearest_fit
 from provisioner.ports import FleetDocuments
 from provisioner.simulator.falling_back import FallingBack

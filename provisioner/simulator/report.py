@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 
 from provisioner.money.prices import usd_for, usd_per_slot_hour
-from provisioner.planning.demand import nodes_needed
+from provisioner.planning.gang_classes import nodes_needed
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, fits_agents
 from provisioner.simulator.trace import TraceJob
 from provisioner.types import Offer

@@ -34,7 +34,7 @@ from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure
 from master.config import MasterConfig
-from master.wiring.boot_settings import ALONE, boot_settings
+from master.wiring.machine_boots import ALONE, boot_settings
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.gce.metadata import gce_metadata
 from windlass.base.clock import ManualClock

@@ -9,8 +9,8 @@ import pytest
 
 from master.config import MasterConfig, ResolvedPool
 from master.config.load import load
-from master.wiring.boot_settings import SettingsOfLaunches, boot_settings
 from master.wiring.cloud_providers import named_apart
+from master.wiring.machine_boots import SettingsOfLaunches, boot_settings
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import OfferKey
 from tests.fakes.fleet_world import an_offer

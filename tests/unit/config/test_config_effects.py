@@ -161,7 +161,7 @@ GCP |= below(
     "instance_type", read_by("provisioner/sections/gcp.py:*", "gpu_type gpu_num preemptible")
 )
 CLOUDS = read_by("master/wiring/cloud_boot.py:*", "master_url master_cert_name") | read_by(
-    "master/wiring/boot_settings.py:*",
+    "master/wiring/machine_boots.py:*",
     "startup_script machine_script bake_images agent_config_file_contents",
 )
 CLOUDS |= read_by("provisioner/sections/cloud.py:*", "agent_docker_image")

@@ -14,7 +14,7 @@ from master.core.reasons import ReasonKind
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.budgets import Budget
-from provisioner.planning.demand import nodes_needed
+from provisioner.planning.gang_classes import nodes_needed
 from provisioner.planning.plan_types import Machine, Phase
 from provisioner.planning.unschedulable import nearest_fit
 from tests.examples import examples

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.documents import forget_finished, unsaved
+from provisioner.fleet.due_calls import called, due_launches
 from provisioner.fleet.instances import InstanceState
 from provisioner.fleet.intents import IntentRecord, IntentState
 from provisioner.fleet.reconcile_pass import ReconcilePass
-from provisioner.fleet.snapshot import called, due_launches
 from provisioner.fleet.state import (
     LIST_GRACE_S,
     Agents,

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.capacity.offer_views import OfferState
 from provisioner.capacity.refusals import BlockKind
-from provisioner.fleet.snapshot import cost_view
+from provisioner.fleet.views import cost_view
 from provisioner.planning.stop_value import start_of
 from provisioner.providers.base import Api
 from provisioner.providers.errors import Refusal

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with. `make test` is content with a quarter of those of `make test-all`."""
+"""How many examples a property is tried with: all, or the part that WINDLASS_EXAMPLES says."""
 
 from __future__ import annotations
 

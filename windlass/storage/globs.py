@@ -46,6 +46,8 @@ def _matches(name: str, pattern: tuple[str, ...]) -> bool:
         if not is_directory:
             return False
         pattern = pattern[:-1]
+    elif pattern[-1] == "**" and not is_directory:
+        pattern = (*pattern, "*")  # what comes before is a directory
     return _parts_match(name.rstrip("/").split("/"), pattern)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -139,6 +139,7 @@ _patterns = st.lists(
 
 @settings(max_examples=examples(150), deadline=None)
 @given(names=_names, patterns=_patterns)
+@example(names=["a", "b/a"], patterns=["*/**"])
 def test_globs_name_what_pythons_do(
     names: list[str], patterns: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from agent_bootstrap.log_setup import QUIET
 from master.store.database import parse_url
@@ -33,7 +35,12 @@ from windlass.base.clock import ManualClock
 # The same code gives the same answer, unless somebody explores: WINDLASS_EXPLORE=1 draws new examples.
 settings.register_profile("explore", deadline=None, max_examples=examples(100))
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=examples(100))
-settings.load_profile("explore" if os.environ.get("WINDLASS_EXPLORE") else "same")
+if os.environ.get("WINDLASS_EXPLORE"):
+    settings.load_profile("explore")
+else:
+    settings.load_profile("same")
+    # Constants of the modules that happen to be loaded would make examples depend on which tests ran before.
+    providers._get_local_constants = Constants  # type: ignore[assignment]
 
 # Every run of pytest closes the folder of all runs for other users; those that tasks run as must pass through ours.
 _temporary = Path(tempfile.gettempdir(), f"wl-{zlib.crc32(__file__.encode()):08x}")

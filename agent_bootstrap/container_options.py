@@ -44,7 +44,7 @@ class ProxyPort(_Options):
     unauthenticated: bool = False
 
 
-class Limits(_Options):
+class ContainerLimits(_Options):
     """None: no limit of its own."""
 
     cpus: float | None = Field(default=None, gt=0)
@@ -108,7 +108,7 @@ class ContainerOptions(_Options):
     """That the master's proxy reaches."""
     published_ports: dict[str, int] = Field(default_factory=dict)
     """By name: that other machines reach on the node, where the network is the container's own. Not proxied."""
-    limits: Limits = Limits()
+    limits: ContainerLimits = ContainerLimits()
     os_user: OsUser | None = None
     """None: as the agent does by default."""
     python: str = ""

@@ -44,7 +44,7 @@ MAX_LOG_BYTES = 16 * 1024**2
 _LIFELINE_FD = 3
 
 
-class Host:
+class InstanceHost:
     """Runs in the main thread, without asyncio: it has to be small, and to reap whatever comes to it."""
 
     def __init__(self, directory: Path) -> None:
@@ -199,7 +199,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="agent_bootstrap.host", description=__doc__)
     parser.add_argument("--dir", type=Path, required=True)
     os.umask(0o077)
-    return Host(parser.parse_args().dir.resolve()).run()
+    return InstanceHost(parser.parse_args().dir.resolve()).run()
 
 
 if __name__ == "__main__":

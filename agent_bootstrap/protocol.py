@@ -254,7 +254,7 @@ class LogBatch(Message):
         return self
 
 
-class LoginRequest(Message):
+class RegistryLoginRequest(Message):
     """The agent is about to pull the image of a container that it was given, and whose options say there is a login."""
 
     type: Literal["login_request"] = "login_request"
@@ -279,7 +279,7 @@ class Welcome(Message):
     """What tasks trust besides public authorities when they call the master, in PEM form."""
 
 
-class Refused(Message):
+class JoinRefused(Message):
     """Not accepted. `retry` false: the agent exits with the reason."""
 
     type: Literal["refused"] = "refused"
@@ -356,7 +356,7 @@ class LogAck(Message):
     next_offset: int
 
 
-class Login(Message):
+class RegistryCredentials(Message):
     """Credentials of an image registry. Never stored by the agent but in the private folder of the container."""
 
     server: str = ""
@@ -369,12 +369,12 @@ class Login(Message):
     """Instead of a password."""
 
 
-class LoginReply(Message):
+class RegistryLoginReply(Message):
     """Answers LoginRequest. None: its task has none, or is over."""
 
     type: Literal["login_reply"] = "login_reply"
     container_id: str
-    login: Login | None = None
+    login: RegistryCredentials | None = None
 
 
 class Stay(Message):
@@ -401,7 +401,7 @@ class StreamTarget(Message):
     port: int = Field(ge=1, le=65535)
 
 
-class Shutdown(Message):
+class AgentShutdown(Message):
     """End the agent process (its instance is about to go). Containers are killed first."""
 
     type: Literal["shutdown"] = "shutdown"
@@ -410,21 +410,21 @@ class Shutdown(Message):
 
 
 FromAgent: TypeAlias = Annotated[
-    Hello | ContainerReport | Heartbeat | LogBatch | Leaving | Staying | LoginRequest,
+    Hello | ContainerReport | Heartbeat | LogBatch | Leaving | Staying | RegistryLoginRequest,
     Field(discriminator="type"),
 ]
 FromMaster: TypeAlias = Annotated[
     Welcome
-    | Refused
+    | JoinRefused
     | StartContainer
     | SignalContainer
     | KillContainer
     | ForgetContainer
     | LogAck
-    | LoginReply
+    | RegistryLoginReply
     | Stay
     | OpenStreams
-    | Shutdown,
+    | AgentShutdown,
     Field(discriminator="type"),
 ]
 FROM_AGENT: TypeAdapter[FromAgent] = TypeAdapter(FromAgent)

@@ -23,7 +23,7 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from provisioner.money.price_book import open_book
 from provisioner.providers.aws import tags
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.provider import AwsProvider
 from tests.fakes.pool_machines import aws_machines
 from windlass.base.clock import SystemClock
@@ -104,7 +104,7 @@ def serve(machines: int, ready: Connection) -> None:
 
 async def opened(url: str) -> AwsProvider:
     provider = AwsProvider(
-        account=Account(name="aws", region="us-east-1", endpoint_url=url),
+        account=AwsAccount(name="aws", region="us-east-1", endpoint_url=url),
         pools=[aws_machines(instance_type="p4d.24xlarge", image_id="ami-1")],
         cluster_id="bench",
         clock=SystemClock(),

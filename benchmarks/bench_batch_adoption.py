@@ -24,7 +24,7 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.store.lease_repository import LeaseRepository
 from provisioner.batch.base import JobPhase
-from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest, Granted, LossKind, Lost, RestoreRecord
@@ -91,7 +91,7 @@ def memory_disk() -> str | None:
 
 
 def leases() -> list[Lease]:
-    shape = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
+    shape = JobShape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
     return [
         Lease(
             tag=f"wl-c0ffee00-{number:012x}",

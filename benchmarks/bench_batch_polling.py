@@ -28,7 +28,7 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.bench_batch_adoption import Host, leases, memory_disk
 from benchmarks.calibration import print_calibration
 from master.store.lease_repository import LeaseRepository
-from provisioner.batch.commands import Done
+from provisioner.batch.commands import FinishedCommand
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import JobFiles
 from provisioner.batch.slurm.rest.client import RestClient
@@ -82,7 +82,7 @@ class FrozenSlurm(FakeSlurm):
         super().__init__()
         self.texts: dict[tuple[str, ...], str] = {}
 
-    async def run(self, words: Sequence[str], **more: Any) -> Done:
+    async def run(self, words: Sequence[str], **more: Any) -> FinishedCommand:
         text = self.texts.get(tuple(words))
         if text is None:
             done = await super().run(words, **more)
@@ -90,7 +90,7 @@ class FrozenSlurm(FakeSlurm):
                 self.texts[tuple(words)] = done.out
             return done
         self.calls.append(words[0])
-        return Done(0, text)
+        return FinishedCommand(0, text)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from provisioner.money.price_book import open_book
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.provider import GcpProvider
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.types import Offer, OfferKey
 from tests.fakes.gce import fake_gce
 from tests.fakes.pool_machines import gcp_machines
@@ -74,7 +74,7 @@ def served() -> Iterator[str]:
 async def main(url: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     provider = GcpProvider(
-        site=Site(name="acme", project="acme", region="us-central1", endpoint_url=url),
+        site=GcpSite(name="acme", project="acme", region="us-central1", endpoint_url=url),
         pools=[gcp_machines(machine_type="g2-standard-4")],
         cluster_id="bench",
         clock=SystemClock(),

@@ -25,11 +25,11 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
 from provisioner.money.price_book import open_book
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.provider import AwsProvider
-from provisioner.providers.base import Api, LaunchAnswer, LaunchIntent, Rate
+from provisioner.providers.base import LaunchAnswer, LaunchIntent, LimitedCall, Rate
 from provisioner.providers.gcp.provider import GcpProvider
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.types import PoolSettings
 from tests.fakes.ec2_server import KEYS, REGION, UBUNTU_GPU, ec2_server
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang
@@ -42,8 +42,8 @@ ARRIVAL_BUDGET_MS = 150.0
 API_BUDGET_MS = 100.0
 AT_ONCE = sized(100, 5)
 POOL = "gpu"
-UNLIMITED: Mapping[Api, Rate] = {
-    api: Rate(burst=1e6, per_s=1e6) for api in (Api.LAUNCH, Api.TERMINATE)
+UNLIMITED: Mapping[LimitedCall, Rate] = {
+    api: Rate(burst=1e6, per_s=1e6) for api in (LimitedCall.LAUNCH, LimitedCall.TERMINATE)
 }
 """A cloud's own limits are not what is measured."""
 PATHS = ("/api/v1/experiments", "/api/v1/windlass/fleet", "/api/v1/resource-pools")
@@ -67,7 +67,7 @@ class Timed:
         client.call = call
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         return UNLIMITED
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
@@ -113,7 +113,7 @@ def aws_provider(url: str) -> TimedAws:
         boot_time="28h",
     )
     return TimedAws(
-        account=Account(name="aws", region=REGION, endpoint_url=url),
+        account=AwsAccount(name="aws", region=REGION, endpoint_url=url),
         pools=[options],
         cluster_id=CLUSTER,
         clock=SystemClock(),
@@ -131,7 +131,7 @@ def gcp_provider(url: str) -> TimedGcp:
         boot_time="28h",
     )
     return TimedGcp(
-        site=Site(name="gcp", project="acme", region="us-central1", endpoint_url=url),
+        site=GcpSite(name="gcp", project="acme", region="us-central1", endpoint_url=url),
         pools=[options],
         cluster_id=CLUSTER,
         clock=SystemClock(),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -25,7 +25,7 @@ from benchmarks.arguments import arguments, sized
 from tests.podman import IMAGE, Podman, running_podman
 
 BUDGET_S = 1.0
-NODE = Node(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
 
 
 async def run_task(runtime: Runtime, work_dir: Path, name: str) -> float:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -23,7 +23,7 @@ from windlass.base.errors import InvalidConfig
 
 BUDGET_S = 0.05
 WAYS = ("directory", "bubblewrap", "namespace")
-NODE = Node(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
 
 
 def runtime_of(way: str, work_dir: Path) -> Runtime | None:

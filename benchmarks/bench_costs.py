@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerProgress
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
@@ -86,7 +86,7 @@ def run(name: str, agent: str, at: datetime, end: datetime | None = None) -> All
         started_at=at,
         ended_at=end,
         phase=AllocationPhase.RUNNING,
-        containers=(ContainerState(container=container),),
+        containers=(ContainerProgress(container=container),),
         outcome=None if end is None else Outcome(kind=O.FINISHED, reason="done"),
     )
 

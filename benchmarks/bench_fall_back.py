@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 
 from benchmarks.arguments import arguments, sized
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from provisioner.types import PoolAvailability
@@ -48,7 +48,7 @@ async def cost_ms(kind: ReasonKind) -> float:
     """For each second, while all of them wait for that reason."""
     clock = ManualClock()
     agents = backend(clock)
-    router = Router([agents], fall_back={"home": Rule(pools=("other",))}, clock=clock)
+    router = Router([agents], fall_back={"home": FallBackRule(pools=("other",))}, clock=clock)
     for number in range(WAITING):
         await router.request(request(number))
     home = agents.by_name["home"]

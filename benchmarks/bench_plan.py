@@ -23,7 +23,7 @@ from benchmarks.ray_planner import ray_plan
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Gang, Market, Node, Offer, OfferKey, PoolDemand, PoolSettings
 
@@ -114,7 +114,7 @@ def make_input(
             Machine(
                 name=f"i{i}",
                 offer=offer,
-                phase=Phase.COMING if booting else Phase.UP,
+                phase=MachinePhase.COMING if booting else MachinePhase.UP,
                 age_s=60.0,
                 ready_in_s=120.0 if booting else 0.0,
                 idle_s=None if booting or used else rng.choice([0.0, 30.0, 600.0]),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arguments import arguments, sized
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.planning.disruption import Disruption
 from provisioner.planning.stopped_agents import StoppedAgents
@@ -153,7 +153,7 @@ def falling_back(zones: str, after_s: float, supply: Supply) -> ClusterPlan:
         (pool,) = a_plan([an_offer(slots, zone) for slots in SIZES], 300.0).pools
         others = tuple(zones[1:]) if zone == zones[0] else ()
         settings = replace(pool.settings, pool=zone)
-        rule = Rule(pools=others, after_s=after_s)
+        rule = FallBackRule(pools=others, after_s=after_s)
         plans.append(replace(pool, settings=settings, falls_back=rule))
     return ClusterPlan(pools=plans, default_pool=zones[0], supply=supply)
 

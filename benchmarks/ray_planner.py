@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from provisioner.planning.plan_types import Phase, PlanInput
+from provisioner.planning.plan_types import MachinePhase, PlanInput
 
 
 class RayPlan(NamedTuple):
@@ -47,7 +47,7 @@ def ray_plan(state: PlanInput) -> RayPlan | None:
     free = {node.agent_id: node.free_slots for node in pool.demand.nodes}
     instances = []
     for machine in pool.machines:
-        kind, up = machine.offer.key.instance_type, machine.phase is Phase.UP
+        kind, up = machine.offer.key.instance_type, machine.phase is MachinePhase.UP
         instance = Instance(
             instance_id=machine.name,
             instance_type=kind,

@@ -19,7 +19,7 @@ import structlog
 from agent_bootstrap.container_options import OsUser
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
-from master.api.services import ClusterInfo, Services, no_others
+from master.api.services import MasterInfo, Services, no_others
 from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
@@ -37,7 +37,7 @@ from master.logs.store import LogStore
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
-from master.recovery.decision import Lost
+from master.recovery.decision import LosablePart
 from master.recovery.opening import OpenedFolder, open_folder
 from master.recovery.places import places_of
 from master.store.agents_repository import AgentsRepository
@@ -119,7 +119,7 @@ class MasterOptions:
     provision_every_s: float = 1.0
     deleter: Deleter = field(default_factory=WorkerProcesses)
     """Another way to delete files of checkpoints: for simulations."""
-    replace_lost: frozenset[Lost] = frozenset()
+    replace_lost: frozenset[LosablePart] = frozenset()
     """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
     backup_before_upgrade: Path | None = None
     """Where to put a backup before tables of an earlier release are changed. None: nowhere."""
@@ -344,7 +344,7 @@ class Master:
     def _agent_pools(
         self,
         allocations: AllocationService,
-        info: ClusterInfo,
+        info: MasterInfo,
         epoch: int,
         join_tokens: JoinTokens,
         log_sink: LogSink,
@@ -410,7 +410,7 @@ class Master:
         self,
         provisioned: ProvisionedNodes,
         leased: LeasedNodes,
-        info: ClusterInfo,
+        info: MasterInfo,
         epoch: int,
         books: CostRecorder,
         prices: LivePrices,
@@ -449,7 +449,7 @@ class Master:
         return self._pilots is not None and self._pilots.may_be_away(agent_id)
 
     def _make_dispatcher(
-        self, leased: LeasedNodes, info: ClusterInfo, lines: MasterLines
+        self, leased: LeasedNodes, info: MasterInfo, lines: MasterLines
     ) -> Dispatcher | None:
         options = self._options
         pools = [pool for pool in options.config.pools() if pool.batch is not None]

@@ -159,11 +159,11 @@ def pool_token(
 
 
 def _lost(words: Iterable[str]) -> frozenset[Any]:
-    from master.recovery.decision import Lost
+    from master.recovery.decision import LosablePart
     from windlass.base.errors import InvalidConfig
 
     try:
-        return frozenset(map(Lost, words))
+        return frozenset(map(LosablePart, words))
     except ValueError as error:
         raise InvalidConfig([f"--replace-lost: {error}: give secret or logs"]) from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from master.data_folder import place_of
-from master.store.lease import RENEW_S, Candidate
+from master.store.lease import RENEW_S, LeaderCandidate
 from master.store.store import Store
 from windlass.base.errors import LeaseHeld
 from windlass.base.loop import Loop
@@ -25,7 +25,7 @@ async def lead(store: Store, master_id: str, folder: Path) -> int:
     Raises LeaseHeld if another master lives: if it renews its lease while we wait for it.
     """
     holder = f"process {os.getpid()} on {socket.gethostname()} with the data folder {folder}"
-    who = Candidate(master_id=master_id, holder=holder, place=place_of(folder))
+    who = LeaderCandidate(master_id=master_id, holder=holder, place=place_of(folder))
     try:
         return await store.take_lease(who)
     except LeaseHeld as held:

@@ -19,7 +19,7 @@ from itertools import count
 from typing import Protocol, TypeVar
 
 from master.core import fall_back
-from master.core.fall_back import NOWHERE, Prospect, Rule, Wait
+from master.core.fall_back import NOWHERE, FallBackRule, Prospect, Wait
 from master.core.reasons import Reason, ReasonKind
 from rm_backends.base import (
     AllocationRequest,
@@ -124,7 +124,7 @@ class Moves:
     """`rules` by pool; `backends` has every pool."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], backends: Mapping[str, PoolBackend], clock: Clock
+        self, rules: Mapping[str, FallBackRule], backends: Mapping[str, PoolBackend], clock: Clock
     ) -> None:
         self._rules = {pool: rule for pool, rule in rules.items() if rule.pools}
         self._backends = backends
@@ -207,7 +207,7 @@ class Moves:
         """The pools that may run it besides its own."""
         return self.rule_for(request).pools
 
-    def rule_for(self, request: AllocationRequest) -> Rule:
+    def rule_for(self, request: AllocationRequest) -> FallBackRule:
         """Where it may fall back to."""
         may_leave = request.requires.may_fall_back and request.launches_machines
         return self._rule(request) if may_leave else NOWHERE
@@ -468,7 +468,7 @@ class Moves:
         if not of_job:
             del self._of_job[one.job_id], self._orders[one.job_id]
 
-    def _rule(self, request: AllocationRequest) -> Rule:
+    def _rule(self, request: AllocationRequest) -> FallBackRule:
         home = request.pool if request.fell_back is None else request.fell_back.home
         return self._rules.get(home, NOWHERE)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from agent_bootstrap.protocol import LogBatch, Login
+from agent_bootstrap.protocol import LogBatch, RegistryCredentials
 
 
 class SlotService(StrEnum):
@@ -103,7 +103,7 @@ class LogSink(Protocol):
 class RegistryLogins(Protocol):
     """What tasks pull their images with."""
 
-    def registry_login(self, allocation_id: str) -> Login | None:
+    def registry_login(self, allocation_id: str) -> RegistryCredentials | None:
         """As master.yaml and the task's configuration have it now; None if there is none, or the task is over."""
         ...
 

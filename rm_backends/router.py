@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.auto_modes import AutoModes, PilotSide
@@ -65,7 +65,7 @@ class Router:
         self,
         backends: Sequence[RoutedBackend],
         *,
-        fall_back: Mapping[str, Rule] | None = None,
+        fall_back: Mapping[str, FallBackRule] | None = None,
         clock: Clock | None = None,
         pilot_sides: Mapping[str, PilotSide] | None = None,
         order: Sequence[str] = (),
@@ -119,7 +119,7 @@ class Router:
             nearest=[size for size in (below, above) if size is not None],
         )
 
-    def fall_back(self, request: AllocationRequest) -> Rule:
+    def fall_back(self, request: AllocationRequest) -> FallBackRule:
         """Where it may go when its own pool cannot serve it."""
         return self._moves.rule_for(request)
 

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from agent_bootstrap.scripts.user_data import (
-    PATIENCE_S,
-    Cloud,
-    UserDataInputs,
-    user_data,
-)
+from agent_bootstrap.agent.metadata.kinds import Cloud
+from agent_bootstrap.scripts.user_data import PATIENCE_S, UserDataInputs, user_data
 from master.auth.join_tokens import JoinTokenSigner, read_secret
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.certificates import Authority

@@ -18,14 +18,12 @@ from typing import Any
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.money.price_book import BUNDLED, MachineType, PriceBook, PriceTable, parse
 from provisioner.providers.aws import prices as of_aws
-from provisioner.providers.aws.account import Account
-from provisioner.providers.aws.client import AwsError
-from provisioner.providers.aws.client import Client as AwsClient
+from provisioner.providers.aws.account import AwsAccount
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.gcp import prices as of_gcp
 from provisioner.providers.gcp.catalogue import TypeFacts
-from provisioner.providers.gcp.client import Client as GcpClient
-from provisioner.providers.gcp.client import GceError
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.client import GceError, GcpClient
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.sections.gcp import GcpMachine
 from provisioner.types import Market
 from windlass.base.errors import WindlassError
@@ -39,7 +37,7 @@ _PER_LINE = ("types", "accelerators")
 
 
 async def asked(
-    table: PriceTable, account: Account, site: Site, today: date
+    table: PriceTable, account: AwsAccount, site: GcpSite, today: date
 ) -> Sequence[FreshPrice]:
     """Of everything in the table, in the region of `account` and of `site`. Raises as providers do."""
     aws, gcp = AwsClient(account), GcpClient(site)
@@ -96,8 +94,8 @@ def main() -> int:
     today = datetime.now(UTC).date()
     document = json.loads(BUNDLED.read_text(encoding="utf-8"))
     table = parse(json.dumps(document), str(BUNDLED))
-    account = Account(name="aws", region=table.clouds["aws"].reference_region)
-    site = Site(name="gcp", project="", region=table.clouds["gcp"].reference_region)
+    account = AwsAccount(name="aws", region=table.clouds["aws"].reference_region)
+    site = GcpSite(name="gcp", project="", region=table.clouds["gcp"].reference_region)
     try:
         found = asyncio.run(asked(table, account, site, today))
     except (AwsError, GceError, WindlassError, OSError) as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.amd import amd_gpus
 from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, find_images
 from agent_bootstrap.protocol import IsolationKind
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 
 
 def checks() -> list[Check]:
@@ -33,7 +33,7 @@ def _isolation() -> Check:
         )
     return Check(
         name=name,
-        status=Status.WARNING,
+        status=CheckStatus.WARNING,
         found=isolation.note,
         advice="install bubblewrap; allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
         "kernel.apparmor_restrict_unprivileged_userns=0), or run the agent as root",
@@ -43,14 +43,16 @@ def _isolation() -> Check:
 def _containers() -> Check:
     """By an agent's own trial before it joins, with `container_runtime: auto`."""
     name = "agent: containers"
-    node = Node(master_url="http://localhost", agent_id="doctor", cluster_id="", master_id="")
+    node = NodeFacts(master_url="http://localhost", agent_id="doctor", cluster_id="", master_id="")
     with tempfile.TemporaryDirectory(prefix="windlass-doctor-") as folder:
         options = AgentOptions(master_url=node.master_url, agent_id="doctor", work_dir=Path(folder))
         images, problems = find_images(RuntimeSetup(options=options, trial_on=node))
     works = f"{images.name} starts them" if images else "no engine: tasks run as processes"
     if problems:
         advice = "mend the engine, or set container_runtime in agent.yaml"
-        return Check(name=name, status=Status.WARNING, found="; ".join(problems), advice=advice)
+        return Check(
+            name=name, status=CheckStatus.WARNING, found="; ".join(problems), advice=advice
+        )
     return Check(name=name, found=works)
 
 
@@ -65,5 +67,5 @@ def _gpus() -> Check:
         else "none: the agent offers one CPU slot, or artificial slots if told to"
     )
     if notes := [note for one in found for note in one.notes]:
-        return Check(name=name, status=Status.WARNING, found=has, advice="; ".join(notes))
+        return Check(name=name, status=CheckStatus.WARNING, found=has, advice="; ".join(notes))
     return Check(name=name, found=has)

@@ -21,7 +21,7 @@ from agent_bootstrap.agent.announcement import (
 )
 from agent_bootstrap.agent.bytecode import share_bytecode
 from agent_bootstrap.agent.command_errors import told_errors
-from agent_bootstrap.agent.daemon import Agent, AgentEnd, lifeline_from_environment
+from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, lifeline_from_environment
 from agent_bootstrap.agent.master_transports import MasterWays, ways_of
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
 from agent_bootstrap.agent.membership.places import joined_config, unread_config
@@ -204,7 +204,7 @@ def run_agent(options: AgentOptions) -> AgentEnd:
 
 async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> AgentEnd:
     ways = MasterWays(options, ways_of(options, os.environ))
-    agent = Agent(
+    agent = AgentDaemon(
         options,
         connect=ways.connect,
         connect_streams=ways.connect_streams,

@@ -20,10 +20,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
-from agent_bootstrap.agent.daemon import Agent, Connect
-from agent_bootstrap.agent.machine import Remembered
+from agent_bootstrap.agent.daemon import AgentDaemon, Connect
+from agent_bootstrap.agent.machine import MachineRecord
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
@@ -49,7 +49,7 @@ class EndedRuntime:
         self.isolation = isolation
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, on_pull: OnPull = ignored
     ) -> bool:
         raise StartRefused(ExitFailure.ABORTED, "its machine is gone")
 
@@ -103,8 +103,8 @@ def is_told(work_dir: Path) -> bool:
 
 async def collect(options: AgentOptions, *, dial: Connect) -> bool:
     """False: the master did not take it in time."""
-    machine = await asyncio.to_thread(Remembered.of, options.work_dir)
-    agent = Agent(
+    machine = await asyncio.to_thread(MachineRecord.of, options.work_dir)
+    agent = AgentDaemon(
         options,
         connect=dial,
         open_runtime=lambda *_: EndedRuntime(machine.isolation),

@@ -22,7 +22,7 @@ from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.directory import ContainerDirs
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.epoch import EpochMemory
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import AgentMachine, trial_node
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
@@ -33,7 +33,7 @@ from agent_bootstrap.agent.own_job import end_of, follow_end, last_moment, own_j
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.agent.scratch import find_scratch, sweep
-from agent_bootstrap.agent.session import RefusedForGood, Session
+from agent_bootstrap.agent.session import MasterSession, RefusedForGood
 from agent_bootstrap.agent.slots import Hardware, find_hardware
 from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.channels.streams import Stream
@@ -77,7 +77,7 @@ class _Ended(Exception):
     """Unwinds the agent's task group."""
 
 
-class Agent:
+class AgentDaemon:
     """Runs until it is cancelled (containers stay), refused, shut down, or its lifeline ends."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Agent:
         self._notes_of_way = notes
         self._job = own_job(options, os.environ)
         self._dirs = ContainerDirs(options.work_dir)
-        self._link = Link()
+        self._link = MasterLink()
         self._logins = Logins(self._link)
         self._stop = asyncio.Event()
         self._end: AgentEnd | None = None
@@ -325,7 +325,7 @@ class Agent:
             pause_s = FIRST_RETRY_S if lasted_s >= STEADY_S else min(2 * pause_s, LAST_RETRY_S)
             await asyncio.sleep(pause_s)
 
-    async def _joined(self) -> Session:
+    async def _joined(self) -> MasterSession:
         """A session that the master has welcomed. Raises RefusedForGood, PermissionDenied."""
         async for attempt in stamina.retry_context(
             on=self._is_passing,
@@ -349,10 +349,10 @@ class Agent:
         self._complaint = complaint
         return passing
 
-    async def _join_once(self) -> Session:
+    async def _join_once(self) -> MasterSession:
         channel = await self._connect(self._credential)
         try:
-            session = Session(
+            session = MasterSession(
                 channel,
                 machine=self._machine,
                 containers=self._containers,

@@ -7,7 +7,7 @@ import asyncio
 from agent_bootstrap.protocol import Channel, ChannelClosed, Message
 
 
-class Link:
+class MasterLink:
     """Up between `Welcome` and the loss of a connection."""
 
     def __init__(self) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.protocol import (
     ChannelClosed,
     ContainerSpec,
     ExitFailure,
-    Login,
-    LoginReply,
-    LoginRequest,
+    RegistryCredentials,
+    RegistryLoginReply,
+    RegistryLoginRequest,
 )
 
 ASK_AGAIN_S = 10.0
@@ -26,19 +26,23 @@ OLD_MASTER = (
 class Logins:
     """Outlives connections: a question that one of them lost is asked again on the next."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: MasterLink) -> None:
         self._link = link
         self.master_answers = True
         """Set by each connection: masters of 0.1 would end it on a question."""
-        self._waiting: dict[str, asyncio.Future[Login | None]] = {}
+        self._waiting: dict[str, asyncio.Future[RegistryCredentials | None]] = {}
 
-    async def of(self, spec: ContainerSpec) -> Login | None:
+    async def of(self, spec: ContainerSpec) -> RegistryCredentials | None:
         """Waits for the master for as long as that takes. None: the task has none. Raises StartRefused."""
         if spec.options.registry_login is None:
             return None
-        answer: asyncio.Future[Login | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[RegistryCredentials | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._waiting[spec.container_id] = answer
-        question = LoginRequest(container_id=spec.container_id, allocation_id=spec.allocation_id)
+        question = RegistryLoginRequest(
+            container_id=spec.container_id, allocation_id=spec.allocation_id
+        )
         try:
             while not answer.done():
                 await self._link.connected()
@@ -51,7 +55,7 @@ class Logins:
         finally:
             self._waiting.pop(spec.container_id, None)
 
-    def tell(self, reply: LoginReply) -> None:
+    def tell(self, reply: RegistryLoginReply) -> None:
         """What the master answered. Late and repeated answers change nothing."""
         answer = self._waiting.get(reply.container_id)
         if answer is not None and not answer.done():

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_bootstrap.agent.batch_node import job_variables, proxies_of, site_node
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.identity import one_user_notes, own_identity
 from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
@@ -23,7 +23,7 @@ from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.scratch import find_scratch
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
-from agent_bootstrap.container_options import Limits
+from agent_bootstrap.container_options import ContainerLimits
 from agent_bootstrap.protocol import (
     ContainerReport,
     ContainerSpec,
@@ -47,14 +47,14 @@ LOW_DISK_BYTES = 2 * 1024**3
 REMEMBERED = "machine.json"
 
 
-class Remembered(Message):
+class MachineRecord(Message):
     """What an agent said of its machine, for whoever speaks for that when it is gone."""
 
     slots: tuple[Slot, ...] = ()
     isolation: IsolationKind = IsolationKind.UNKNOWN
 
     @classmethod
-    def of(cls, work_dir: Path) -> Remembered:
+    def of(cls, work_dir: Path) -> MachineRecord:
         """Raises OSError, ValidationError."""
         return cls.model_validate_json((work_dir / REMEMBERED).read_bytes())
 
@@ -112,14 +112,14 @@ class AgentMachine:
             (self.options.work_dir / CONTACT).touch(mode=0o600)
 
     def remember(self) -> None:
-        said = Remembered(slots=self.hardware.slots, isolation=self.runtime.isolation)
+        said = MachineRecord(slots=self.hardware.slots, isolation=self.runtime.isolation)
         with suppress(OSError):  # a full disk: then its tasks count as lost with it
             write_atomic(self.options.work_dir / REMEMBERED, said.model_dump_json().encode())
 
     def with_default_limits(self, spec: ContainerSpec) -> ContainerSpec:
         """The task's own limits, and the agent's where it has none."""
         default, own = self.options.default_limits, spec.options.limits
-        limits = Limits(
+        limits = ContainerLimits(
             cpus=own.cpus or default.cpus,
             memory_bytes=own.memory_bytes or default.memory,
             pids=own.pids or default.pids,
@@ -127,10 +127,10 @@ class AgentMachine:
         options = spec.options.model_copy(update={"limits": limits})
         return spec.model_copy(update={"options": options})
 
-    def node(self, welcome: Welcome) -> Node:
+    def node(self, welcome: Welcome) -> NodeFacts:
         """What tasks are told of this machine and of the cluster that has welcomed it."""
         options = self._now
-        return Node(
+        return NodeFacts(
             master_url=options.container_url,
             agent_id=options.agent_id,
             cluster_id=welcome.cluster_id,
@@ -190,9 +190,9 @@ class AgentMachine:
             return None
 
 
-def trial_node(options: AgentOptions, hardware: Hardware) -> Node:
+def trial_node(options: AgentOptions, hardware: Hardware) -> NodeFacts:
     """What a container of the agent's own is told, before any cluster has welcomed it."""
-    return Node(
+    return NodeFacts(
         master_url=options.container_url,
         agent_id=options.agent_id,
         cluster_id="",

@@ -10,23 +10,23 @@ from agent_bootstrap.agent.options import AgentOptions
 from windlass.base.errors import InvalidArgument
 from windlass.base.tls.presented import presented_chain
 from windlass.base.tls.trust import CertificateRefused, Trust, pinned, read_certificates
-from windlass.base.tls.words import Problem, refusal_of
+from windlass.base.tls.words import TlsProblem, refusal_of
 
-WaysOut = Mapping[Problem, str]
+WaysOut = Mapping[TlsProblem, str]
 _NO_TLS = "write http:// if the master has no certificate, and look whether the port is right"
 _FINGERPRINT = "the fingerprint that `windlass master certificate` prints on the master's machine"
 BY_KEYS: WaysOut = {
-    Problem.UNKNOWN: f"set security.tls.cert_fingerprint to {_FINGERPRINT}, or security.tls.master_cert to a file "
+    TlsProblem.UNKNOWN: f"set security.tls.cert_fingerprint to {_FINGERPRINT}, or security.tls.master_cert to a file "
     "with the authority's certificate",
-    Problem.NAME: "call the master by one of these names, or set security.tls.master_cert_name to one",
-    Problem.NO_TLS: _NO_TLS,
+    TlsProblem.NAME: "call the master by one of these names, or set security.tls.master_cert_name to one",
+    TlsProblem.NO_TLS: _NO_TLS,
 }
 """For an agent, which has an agent.yaml."""
 BY_OPTIONS: WaysOut = {
-    Problem.UNKNOWN: f"give --cert-fingerprint with {_FINGERPRINT}, or --master-cert with a file of the authority's "
+    TlsProblem.UNKNOWN: f"give --cert-fingerprint with {_FINGERPRINT}, or --master-cert with a file of the authority's "
     "certificate",
-    Problem.NAME: "call the master by one of these names, or give one with --master-cert-name",
-    Problem.NO_TLS: _NO_TLS,
+    TlsProblem.NAME: "call the master by one of these names, or give one with --master-cert-name",
+    TlsProblem.NO_TLS: _NO_TLS,
 }
 """For whoever types `windlass agent join`."""
 

@@ -8,23 +8,23 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from agent_bootstrap.agent.containers.container_set import ContainerSet
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
+    AgentShutdown,
     Channel,
     ChannelClosed,
     ForgetContainer,
+    JoinRefused,
     KillContainer,
     LogAck,
-    LoginReply,
     Message,
     OpenStreams,
-    Refused,
-    Shutdown,
+    RegistryLoginReply,
     SignalContainer,
     StartContainer,
     Stay,
@@ -43,7 +43,7 @@ class RefusedForGood(Exception):
     """The master does not want this agent; another try would change nothing."""
 
 
-class Session:
+class MasterSession:
     """`greet`, then `serve`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Session:
         self._shut_down = shut_down
         self._stay = stay
         self._streams = streams
-        self._node: Node
+        self._node: NodeFacts
 
     async def greet(self) -> None:
         """Until the master has welcomed us. Raises ChannelClosed, RefusedForGood."""
@@ -81,7 +81,7 @@ class Session:
                 answer = await self.channel.receive()
         except TimeoutError:
             raise ChannelClosed("the master did not answer the greeting") from None
-        if isinstance(answer, Refused):
+        if isinstance(answer, JoinRefused):
             if not answer.retry:
                 raise RefusedForGood(answer.reason)
             raise ChannelClosed(f"refused: {answer.reason}")
@@ -162,13 +162,13 @@ class Session:
             case LogAck(container_id=container_id, next_offset=offset):
                 if container := containers.get(container_id):
                     container.shipper.acknowledge(offset)
-            case LoginReply():
+            case RegistryLoginReply():
                 self._logins.tell(message)
             case Stay():
                 self._stay()
             case OpenStreams() if self._streams is not None:
                 self._streams.open()
-            case Shutdown(reason=reason):
+            case AgentShutdown(reason=reason):
                 self._shut_down(reason)
             case _:
                 log.warning("unexpected message: %s", type(message).__name__)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_bootstrap.agent.gpus.amd import amd_gpus
-from agent_bootstrap.agent.gpus.gpu import Found, Gpu
+from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu
 from agent_bootstrap.agent.gpus.nvidia import load_driver, nvidia_gpus
 from agent_bootstrap.agent.gpus.selection import select
 from agent_bootstrap.agent.options import AgentOptions
@@ -69,13 +69,13 @@ def find_hardware(
     return Hardware(slots=tuple(map(_slot, gpus)), gpus=gpus, notes=notes)
 
 
-def _find(slot_type: str) -> Found:
+def _find(slot_type: str) -> FoundGpus:
     """auto: NVIDIA's, else AMD's."""
-    nvidia = nvidia_gpus() if slot_type != "rocm" else Found()
+    nvidia = nvidia_gpus() if slot_type != "rocm" else FoundGpus()
     if nvidia.gpus or slot_type == "cuda":
         return nvidia
     amd = amd_gpus()
-    return Found(gpus=amd.gpus, notes=(*nvidia.notes, *amd.notes), absent=amd.absent)
+    return FoundGpus(gpus=amd.gpus, notes=(*nvidia.notes, *amd.notes), absent=amd.absent)
 
 
 def _slot(gpu: Gpu) -> Slot:

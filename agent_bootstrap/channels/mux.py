@@ -35,7 +35,7 @@ Dial = Callable[[bytes], Awaitable[Stream]]
 """Where a stream goes on. It is given what the opener said; OSError with words refuses."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     OPEN = 1
     DATA = 2
     END = 3
@@ -108,7 +108,7 @@ class Mux:
         stream = MuxStream(self, self._last, credit=0)
         self._streams[stream.number] = stream
         try:
-            await self.send(stream.number, Kind.OPEN, target)
+            await self.send(stream.number, FrameKind.OPEN, target)
             async with asyncio.timeout(2 * OPEN_LIMIT_S):
                 await stream.accepted()
         except TimeoutError:
@@ -119,7 +119,7 @@ class Mux:
             raise
         return stream
 
-    async def send(self, number: int, kind: Kind, data: bytes = b"") -> None:
+    async def send(self, number: int, kind: FrameKind, data: bytes = b"") -> None:
         async with self._writing:
             try:
                 async with asyncio.timeout(self._silence_s):
@@ -136,12 +136,12 @@ class Mux:
 
     async def _tell(self, number: int, why: str = "") -> None:
         with suppress(OSError):
-            await self.send(number, Kind.RESET, why.encode()[:1000])
+            await self.send(number, FrameKind.RESET, why.encode()[:1000])
 
     async def _ping(self) -> None:
         with suppress(OSError):
             while True:
-                await self.send(0, Kind.PING)
+                await self.send(0, FrameKind.PING)
                 await asyncio.sleep(self._ping_s)
 
     async def _listen(self) -> None:
@@ -159,8 +159,8 @@ class Mux:
             self.heard.set()
             unread += data
 
-    def _take(self, number: int, kind: Kind, data: bytes) -> None:
-        if kind is Kind.OPEN and self._dial is not None and number not in self._streams:
+    def _take(self, number: int, kind: FrameKind, data: bytes) -> None:
+        if kind is FrameKind.OPEN and self._dial is not None and number not in self._streams:
             if len(self._streams) >= MAX_STREAMS:
                 if len(self._tasks) >= 2 * MAX_STREAMS:
                     raise ValueError("it asks for more than it takes answers")
@@ -180,7 +180,7 @@ class Mux:
             return
         try:
             with suppress(OSError):
-                await self.send(stream.number, Kind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+                await self.send(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
                 await join(stream, onward)
         finally:
             onward.close()
@@ -222,7 +222,7 @@ class MuxStream:
         self._read += len(data)
         if self._read >= WINDOW_BYTES // 2 and not self._ended:
             given, self._read = self._read, 0
-            await self._mux.send(self.number, Kind.CREDIT, CREDIT.pack(given))
+            await self._mux.send(self.number, FrameKind.CREDIT, CREDIT.pack(given))
         return data
 
     async def write(self, data: bytes) -> None:
@@ -233,13 +233,13 @@ class MuxStream:
             self._check()
             count = min(self._credit, CHUNK_BYTES, len(left))
             self._credit -= count
-            await self._mux.send(self.number, Kind.DATA, bytes(left[:count]))
+            await self._mux.send(self.number, FrameKind.DATA, bytes(left[:count]))
             left = left[count:]
 
     async def end(self) -> None:
         if not self._has_ended and not self._failure:
             self._has_ended = True
-            await self._mux.send(self.number, Kind.END)
+            await self._mux.send(self.number, FrameKind.END)
 
     def close(self) -> None:
         if not self._is_closed:
@@ -248,21 +248,21 @@ class MuxStream:
             self.fail("closed")
             self._mux.closed(self.number, told=is_over)
 
-    def take(self, kind: Kind, data: bytes) -> None:
+    def take(self, kind: FrameKind, data: bytes) -> None:
         """From the other end. Raises ValueError for what it may not send."""
         match kind:
-            case Kind.DATA:
+            case FrameKind.DATA:
                 if not data:  # credit would bound no number of them
                     raise ValueError("a frame without bytes")
                 self._came.append(data)
                 self._unread += len(data)
                 if self._unread > WINDOW_BYTES:
                     raise ValueError("more bytes than there was credit for")
-            case Kind.CREDIT:
+            case FrameKind.CREDIT:
                 self._credit += _amount(data)
-            case Kind.END:
+            case FrameKind.END:
                 self._ended = True
-            case Kind.RESET:
+            case FrameKind.RESET:
                 self.fail(data.decode(errors="replace") or "closed by the other end")
         self._change.set()
 
@@ -286,7 +286,7 @@ def _amount(data: bytes) -> int:
     return int(CREDIT.unpack(data)[0])
 
 
-def _first(unread: bytearray) -> tuple[int, Kind, bytes] | None:
+def _first(unread: bytearray) -> tuple[int, FrameKind, bytes] | None:
     """The first frame, taken out. None: it is not whole yet. Raises ValueError."""
     if len(unread) < HEAD.size:
         return None
@@ -297,4 +297,4 @@ def _first(unread: bytearray) -> tuple[int, Kind, bytes] | None:
         return None
     data = bytes(unread[HEAD.size : HEAD.size + length])
     del unread[: HEAD.size + length]
-    return number, Kind(kind), data
+    return number, FrameKind(kind), data

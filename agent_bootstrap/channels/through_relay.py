@@ -16,14 +16,14 @@ TRY_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class RelayAddress:
     """Where a relay listens, as it wrote it down."""
 
     hosts: tuple[str, ...]
     port: int
 
     @classmethod
-    def read(cls, root: Path) -> Notice:
+    def read(cls, root: Path) -> RelayAddress:
         """Raises OSError with words."""
         try:
             told = json.loads((root / NOTICE).read_bytes())
@@ -44,7 +44,7 @@ class ThroughRelay:
         self._folder = folder
 
     async def open(self) -> Stream:
-        notice = await asyncio.to_thread(Notice.read, self._folder.parents[2])
+        notice = await asyncio.to_thread(RelayAddress.read, self._folder.parents[2])
         failed: list[str] = []
         for host in best_first(notice.hosts):
             try:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_bootstrap.channels.streams import SocketStream, Stream, reason
-from agent_bootstrap.channels.through_relay import Notice, best_first, shown
+from agent_bootstrap.channels.through_relay import RelayAddress, best_first, shown
 
 START_S = 20.0
 LOOK_S = 0.05
@@ -38,7 +38,7 @@ class ThroughSsh:
         self._login = login
         self._target = target
         self._folder = folder
-        self._notice: Notice | None = None
+        self._notice: RelayAddress | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._sockets: Path | None = None
         self._starting = asyncio.Lock()
@@ -83,11 +83,11 @@ class ThroughSsh:
             await self._start(self._sockets / "s")
         return self._sockets / "s"
 
-    def _relay(self) -> Notice | None:
+    def _relay(self) -> RelayAddress | None:
         if self._folder is None:
             return None
         try:
-            return Notice.read(self._folder.parents[2])
+            return RelayAddress.read(self._folder.parents[2])
         except OSError:
             return None
 

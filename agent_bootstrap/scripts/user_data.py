@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from shlex import quote
 from urllib.parse import urlsplit
 
+from agent_bootstrap.agent.metadata.kinds import Cloud
 from windlass.base.errors import InvalidConfig
 
 MAX_BYTES = 8 * 1024
@@ -21,13 +21,6 @@ PATIENCE_S = 1800
 BOOT_PATH = "/api/v1/windlass/boot"
 _TOKEN = re.compile(r"[A-Za-z0-9._=-]+")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]")
-
-
-class Cloud(StrEnum):
-    """Whose metadata service tells a machine what it is called."""
-
-    AWS = "aws"
-    GCP = "gcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ USERS_FAULTS = (
 )
 
 
-class Connection(http.client.HTTPConnection):
+class EngineConnection(http.client.HTTPConnection):
     def __init__(self, path: str, limit_s: float | None) -> None:
         super().__init__("localhost")
         self._path, self._limit_s = path, limit_s
@@ -49,7 +49,7 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Container:
+class EngineContainer:
     """One container of the engine, by name."""
 
     def __init__(self, socket_path: str, name: str) -> None:
@@ -59,7 +59,7 @@ class Container:
         self, method: str, what: str, *, limit_s: float | None = CALL_LIMIT_S
     ) -> tuple[int, Any]:
         """Status and reply. Raises OSError, http.client.HTTPException."""
-        connection = Connection(self._socket, limit_s)
+        connection = EngineConnection(self._socket, limit_s)
         try:
             connection.request(method, self._path + what)
             reply = connection.getresponse()
@@ -78,7 +78,7 @@ class Container:
 
 class Watch:
     def __init__(self, spec: dict[str, Any]) -> None:
-        self._container = Container(spec["socket"], spec["container"])
+        self._container = EngineContainer(spec["socket"], spec["container"])
         self._memory = int(spec["memory_bytes"])
         self._kill = False
 

@@ -10,16 +10,16 @@ from typing import TypeAlias, TypeVar
 
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import (
+    ContainerLimits,
     ContainerOptions,
     Device,
-    Limits,
     OsUser,
     ProxyPort,
     RegistryLogin,
 )
 from agent_bootstrap.privilege_rules import Privileges
-from agent_bootstrap.protocol import Login
-from master.allocations.identities import Owner, WorkspaceUser, merged
+from agent_bootstrap.protocol import RegistryCredentials
+from master.allocations.identities import TaskOwner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import TaskConfig, has_peers, slot_kind, startup_hook
 from master.core.expconf import environment
@@ -29,12 +29,12 @@ from master.core.expconf.references import PoolSecrets
 from rm_backends.base import BatchOptions, TaskFile
 
 
-def registry_login(auth: RegistryAuth) -> Login:
+def registry_login(auth: RegistryAuth) -> RegistryCredentials:
     """`auth`, as in Docker's config.json, stands for user name and password where these are not given."""
     username, password = auth.username or "", auth.password or ""
     if auth.auth and not (username or password):
         username, password = _decoded(auth.auth)
-    return Login(
+    return RegistryCredentials(
         server=auth.serveraddress or "",
         username=username,
         password=password,
@@ -97,22 +97,22 @@ class ClusterTasks:
     secrets: Mapping[str, PoolSecrets] = field(default_factory=dict)
     """By pool: what references in the configurations of its tasks stand for."""
 
-    def os_user(self, owner: Owner) -> OsUser | None:
+    def os_user(self, owner: TaskOwner) -> OsUser | None:
         """Whom the tasks of an owner run as. None: nobody said, and the agent takes somebody without rights."""
         return merged(
             self.of_workspace(owner.workspace_id), self.linked(owner.user_id), self.default_user
         )
 
-    def linked_user(self, owner: Owner) -> OsUser | None:
+    def linked_user(self, owner: TaskOwner) -> OsUser | None:
         """Whom an administrator named for just this owner. None: nobody."""
         return merged(self.of_workspace(owner.workspace_id), self.linked(owner.user_id))
 
-    async def require_linked(self, pool: str, owner: Owner, batch: BatchOptions) -> None:
+    async def require_linked(self, pool: str, owner: TaskOwner, batch: BatchOptions) -> None:
         """Where jobs of a pool are of their users. Raises PermissionDenied for one who may have none, and Unsatisfiable
         for an account that is not theirs."""
         await self.require_user(pool, self.linked_user(owner), batch)
 
-    def runs_as_root(self, owner: Owner) -> bool:
+    def runs_as_root(self, owner: TaskOwner) -> bool:
         who = self.os_user(owner)
         return who is not None and who.uid == 0
 
@@ -134,7 +134,7 @@ class ClusterTasks:
             return config
         return type(config).from_json(secrets.resolved(config.to_json()))
 
-    def registry_login(self, config: TaskConfig, pool: str) -> Login | None:
+    def registry_login(self, config: TaskConfig, pool: str) -> RegistryCredentials | None:
         """With the secrets that master.yaml has now."""
         if config.environment.registry_auth is None:
             return None
@@ -156,7 +156,7 @@ class ClusterTasks:
         return {name: value for name, value in values.items() if value}
 
     def options(
-        self, config: TaskConfig, allocation: AllocationState, owner: Owner
+        self, config: TaskConfig, allocation: AllocationState, owner: TaskOwner
     ) -> ContainerOptions:
         """In `config` the image, devices and capabilities of the pool are merged already."""
         where, resources = config.environment, config.resources
@@ -188,8 +188,8 @@ class ClusterTasks:
         return self.defaults.get(pool) or TaskContainerDefaults()
 
 
-def _limits(wanted: environment.TaskLimits) -> Limits:
-    return Limits(cpus=wanted.cpus, memory_bytes=wanted.memory, pids=wanted.pids)
+def _limits(wanted: environment.TaskLimits) -> ContainerLimits:
+    return ContainerLimits(cpus=wanted.cpus, memory_bytes=wanted.memory, pids=wanted.pids)
 
 
 def _login(auth: environment.RegistryAuth | None, task_id: str) -> RegistryLogin | None:

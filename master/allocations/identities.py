@@ -10,7 +10,7 @@ from agent_bootstrap.agent.identity import UNPRIVILEGED
 from agent_bootstrap.container_options import OsId, OsName, OsUser
 
 
-class Owner(NamedTuple):
+class TaskOwner(NamedTuple):
     """Whose a task is, and where it belongs."""
 
     user_id: int

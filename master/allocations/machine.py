@@ -64,7 +64,7 @@ _PHASE_OF_CONTAINER = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerState:
+class ContainerProgress:
     container: Container
     phase: ContainerPhase = ContainerPhase.ASSIGNED
     exit: ContainerExit | None = None
@@ -100,7 +100,7 @@ class AllocationState:
     phase: AllocationPhase = AllocationPhase.PENDING
     token_hash: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict)
-    containers: tuple[ContainerState, ...] = ()
+    containers: tuple[ContainerProgress, ...] = ()
     granted_pool: str | None = None
     """Where its slots are, if it fell back to another pool; None: in `pool`."""
     fell_back_because: str = ""
@@ -224,7 +224,7 @@ def granted(
         phase=AllocationPhase.ASSIGNED,
         token_hash=token_hash,
         ports=ports,
-        containers=tuple(ContainerState(container=c) for c in containers),
+        containers=tuple(ContainerProgress(container=c) for c in containers),
         granted_pool=pool if pool != state.pool else None,
         fell_back_because=why,
     )
@@ -393,7 +393,7 @@ def _preempt_by(state: AllocationState, now: datetime, deadline: datetime | None
     return timeout if deadline is None else min(deadline, timeout)
 
 
-def _after_exit(state: AllocationState, ended: ContainerState, *, now: datetime) -> Step:
+def _after_exit(state: AllocationState, ended: ContainerProgress, *, now: datetime) -> Step:
     exit_ = ended.exit or ContainerExit(exit_code=None, failure=FailureKind.AGENT_FAILED)
     bad = exit_.failure is not None or exit_.exit_code != 0
     at_work = any(not c.ended for c in state.containers if not c.daemon)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from agent_bootstrap.container_options import ProxyPort
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.machine import AllocationState, Step
 from rm_backends.base import AllocationRequest, LaunchSpec
 
@@ -30,7 +30,7 @@ class AllocationOwner(Protocol):
 
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec: ...
 
-    def registry_login(self, state: AllocationState) -> Login | None:
+    def registry_login(self, state: AllocationState) -> RegistryCredentials | None:
         """What its image is pulled with; None if there is nothing to log in with."""
         ...
 

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from agent_bootstrap.container_options import ProxyPort
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations import machine
 from master.allocations.effects import (
     AskResources,
@@ -74,7 +74,7 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedPorts:
     """What a running task serves through the proxy."""
 
     container: Container
@@ -86,7 +86,7 @@ class Served:
 
 
 def service_name(task_id: str, name: str) -> str:
-    """What the proxy calls a port of a task. `name`: as in `Served.ports`."""
+    """What the proxy calls a port of a task. `name`: as in `ServedPorts.ports`."""
     return f"{task_id}:{name}" if name else task_id
 
 
@@ -175,7 +175,7 @@ class AllocationService:
             raise NotFound("allocation", allocation_id)
         return state
 
-    def served(self, task_id: str) -> Served | None:
+    def served(self, task_id: str) -> ServedPorts | None:
         """None: no such task runs."""
         allocation_id = self._by_task.get(task_id, "")
         owner = self._owners.get(allocation_id)
@@ -185,14 +185,14 @@ class AllocationService:
         first = min(state.containers, key=lambda c: c.container.rank, default=None)
         if first is None or first.phase is not ContainerPhase.RUNNING:
             return None
-        return Served(
+        return ServedPorts(
             first.container,
             _identity(state, owner),
             owner.proxied_ports(state),
             owner.note_activity,
         )
 
-    def registry_login(self, allocation_id: str) -> Login | None:
+    def registry_login(self, allocation_id: str) -> RegistryCredentials | None:
         owner = self._owners.get(allocation_id)
         state = owner.allocation(allocation_id) if owner is not None else None
         if owner is None or state is None or not state.is_open:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Protocol
 
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerProgress
 
 
-class TaskLog(Protocol):
+class TaskLogWriter(Protocol):
     """Where lines of the master go."""
 
     def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
@@ -45,7 +45,7 @@ def lines(name: str, old: AllocationState | None, new: AllocationState) -> list[
     return said
 
 
-def _exit(state: ContainerState) -> tuple[str, str]:
+def _exit(state: ContainerProgress) -> tuple[str, str]:
     """In the published words, which scripts look for."""
     assert state.exit is not None  # noqa: S101  (only what has ended)
     code = state.exit.exit_code

@@ -9,7 +9,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from master.api.services import Api
+from master.api.services import ApiContext
 from master.auth.permissions import CLUSTER, Action, Target, allowed, refusal
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
@@ -88,13 +88,15 @@ Visible: TypeAlias = Annotated[Visibility, Depends(visible)]
 """What the caller may see, as routes name it: for the queries they make."""
 
 
-def require(api: Api, principal: Principal, action: Action, target: Target = CLUSTER) -> None:
+def require(
+    api: ApiContext, principal: Principal, action: Action, target: Target = CLUSTER
+) -> None:
     """Raises PermissionDenied."""
     if not allowed(principal, action, target):
         raise PermissionDenied(refusal(principal, action, target, _owner_name(api, target)))
 
 
-def _owner_name(api: Api, target: Target) -> str:
+def _owner_name(api: ApiContext, target: Target) -> str:
     if target.owner_id is None:
         return ""
     try:

@@ -37,7 +37,7 @@ from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
 from master.api.runs import routes as runs
-from master.api.services import Api, Services, make_api
+from master.api.services import ApiContext, Services, make_api
 from master.api.session import routes as session
 from master.api.tasks import routes as tasks
 from master.api.trials import routes as trials
@@ -121,4 +121,4 @@ def build_app(services: Services) -> DescribedApp:
 
 def begin_shutdown(app: FastAPI) -> None:
     """Answer all long polls and end all followed logs: a server waits for them before it stops."""
-    cast("Api", app.state.api).closing.set()
+    cast("ApiContext", app.state.api).closing.set()

@@ -39,54 +39,54 @@ class Stopping(WindlassError):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ErrorStatus:
     http: int
     grpc: int
     reason: str
 
 
-INVALID = Status(400, 3, "InvalidArgument")
-INTERNAL = Status(500, 13, "Internal")
-UNAVAILABLE = Status(503, 14, "Unavailable")
-NOT_FOUND = Status(404, 5, "NotFound")
-UNIMPLEMENTED = Status(501, 12, "Unimplemented")
+INVALID = ErrorStatus(400, 3, "InvalidArgument")
+INTERNAL = ErrorStatus(500, 13, "Internal")
+UNAVAILABLE = ErrorStatus(503, 14, "Unavailable")
+NOT_FOUND = ErrorStatus(404, 5, "NotFound")
+UNIMPLEMENTED = ErrorStatus(501, 12, "Unimplemented")
 MOST_ECHOED = 200
 """Characters of a request that an error repeats."""
 _PUBLISHED = ("/api/v1/", "/resources/allocation/", "/stream")
 """Paths below these are of the published API, if they are anything."""
-STATUS_OF_CODE: Mapping[str, Status] = {
+STATUS_OF_CODE: Mapping[str, ErrorStatus] = {
     "invalid_argument": INVALID,
     "invalid_config": INVALID,
     "unsatisfiable": INVALID,
-    "failed_precondition": Status(400, 9, "FailedPrecondition"),
-    "unauthenticated": Status(401, 16, "Unauthenticated"),
-    "permission_denied": Status(403, 7, "PermissionDenied"),
+    "failed_precondition": ErrorStatus(400, 9, "FailedPrecondition"),
+    "unauthenticated": ErrorStatus(401, 16, "Unauthenticated"),
+    "permission_denied": ErrorStatus(403, 7, "PermissionDenied"),
     "not_found": NOT_FOUND,
-    "conflict": Status(409, 6, "AlreadyExists"),
-    "no_capacity": Status(429, 8, "ResourceExhausted"),
-    "quota": Status(429, 8, "ResourceExhausted"),
-    "throttled": Status(429, 8, "ResourceExhausted"),
+    "conflict": ErrorStatus(409, 6, "AlreadyExists"),
+    "no_capacity": ErrorStatus(429, 8, "ResourceExhausted"),
+    "quota": ErrorStatus(429, 8, "ResourceExhausted"),
+    "throttled": ErrorStatus(429, 8, "ResourceExhausted"),
     "store_unavailable": UNAVAILABLE,
     "lease_lost": UNAVAILABLE,
     "lease_held": UNAVAILABLE,
     "stopping": UNAVAILABLE,
     "unimplemented": UNIMPLEMENTED,
-    "storage": Status(502, 14, "Unavailable"),
-    "data_damaged": Status(410, 15, "DataLoss"),
+    "storage": ErrorStatus(502, 14, "Unavailable"),
+    "data_damaged": ErrorStatus(410, 15, "DataLoss"),
 }
-_STATUS_OF_HTTP: Mapping[int, Status] = {
+_STATUS_OF_HTTP: Mapping[int, ErrorStatus] = {
     400: INVALID,
     401: STATUS_OF_CODE["unauthenticated"],
     403: STATUS_OF_CODE["permission_denied"],
     404: NOT_FOUND,
     405: UNIMPLEMENTED,
-    413: Status(413, 8, "ResourceExhausted"),
-    415: Status(415, 3, "InvalidArgument"),
+    413: ErrorStatus(413, 8, "ResourceExhausted"),
+    415: ErrorStatus(415, 3, "InvalidArgument"),
 }
 """Errors that the framework raises by itself."""
 
 
-def status_of(error: WindlassError) -> Status:
+def status_of(error: WindlassError) -> ErrorStatus:
     return STATUS_OF_CODE.get(error.code, INTERNAL)
 
 
@@ -104,7 +104,7 @@ class ErrorReply(TypedDict):
     message: str
 
 
-def error_response(status: Status, message: str) -> Response:
+def error_response(status: ErrorStatus, message: str) -> Response:
     body: ErrorReply = {
         "error": {"code": status.grpc, "reason": status.reason, "error": message},
         "message": message,

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _STOPPING = "the master is stopping: ask again in a moment"
 
 
-class Closing:
+class ServerStop:
     """Whether the server stops. `listeners` are called when it begins to."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Closing:
 class WhileWanted:
     """`async with`: what is inside is cancelled, and Stopping raised, when the client goes or the server stops."""
 
-    def __init__(self, receive: Receive, closing: Closing) -> None:
+    def __init__(self, receive: Receive, closing: ServerStop) -> None:
         self._receive = receive
         self._closing = closing
         self._given_up = False
@@ -80,7 +80,7 @@ class WhileWanted:
             self._task.cancel()
 
 
-async def hold(request: Request, closing: Closing, work: Coroutine[Any, Any, T]) -> T:
+async def hold(request: Request, closing: ServerStop, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for as long as somebody waits for it. Raises Stopping when it was given up."""
     try:
         async with WhileWanted(request.receive, closing):

@@ -21,7 +21,7 @@ from master.api import targets
 from master.api.access import note_known, require, token_in
 from master.api.middleware import limited
 from master.api.request_models import MAX_ID
-from master.api.services import Api
+from master.api.services import ApiContext
 from master.auth.permissions import CLUSTER as THE_CLUSTER
 from master.auth.permissions import Action, Target, visibility
 from master.auth.principal import Principal
@@ -30,7 +30,7 @@ from windlass.base.errors import InvalidArgument
 
 log = structlog.get_logger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
-Find = Callable[[Api, Mapping[str, str], Principal], Awaitable[Target]]
+Find = Callable[[ApiContext, Mapping[str, str], Principal], Awaitable[Target]]
 _READS = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """A metric report or a batch of log lines is far smaller."""
@@ -41,32 +41,34 @@ MAX_CREATE_BYTES = 130 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class PermitScope:
     """What a route is about. Without `find` there is nothing to look up before the route runs."""
 
     text: str
     find: Find | None = None
 
 
-CLUSTER = Where("the cluster")
-VISIBLE = Where("what its reader may see")
+CLUSTER = PermitScope("the cluster")
+VISIBLE = PermitScope("what its reader may see")
 """The route hands its `Visibility` to every query."""
-OWN = Where("the caller")
-IN_BODY = Where("what its body names")
+OWN = PermitScope("the caller")
+IN_BODY = PermitScope("what its body names")
 """The route calls `access.require` with each target, once it has read them."""
-ANYBODY = Where("everybody, without a token")
+ANYBODY = PermitScope("everybody, without a token")
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
     action: Action | None
     """None: needs no caller."""
-    where: Where
+    where: PermitScope
     max_body: int
     """Bytes that it takes."""
 
 
-def permit(action: Action, where: Where, *, max_body: int = MAX_BODY_BYTES) -> Callable[[F], F]:
+def permit(
+    action: Action, where: PermitScope, *, max_body: int = MAX_BODY_BYTES
+) -> Callable[[F], F]:
     """Declare what a route does, and to what."""
     return _declare(Permit(action, where, max_body))
 
@@ -92,41 +94,41 @@ def permit_of(route: Callable[..., Any]) -> Permit:
     return declared
 
 
-def experiment(parameter: str) -> Where:
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+def experiment(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.experiment_target(api, _row_id(path, parameter))
 
-    return Where(f"experiment {{{parameter}}}", find)
+    return PermitScope(f"experiment {{{parameter}}}", find)
 
 
-def trial(parameter: str) -> Where:
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+def trial(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.trial_target(api, _row_id(path, parameter))
 
-    return Where(f"trial {{{parameter}}}", find)
+    return PermitScope(f"trial {{{parameter}}}", find)
 
 
-def allocation(parameter: str) -> Where:
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+def allocation(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.allocation_target(api, path[parameter])
 
-    return Where(f"allocation {{{parameter}}}", find)
+    return PermitScope(f"allocation {{{parameter}}}", find)
 
 
-def interactive_task(parameter: str, type_: JobType) -> Where:
+def interactive_task(parameter: str, type_: JobType) -> PermitScope:
     """Of this kind: a route for commands does not find a notebook."""
 
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.interactive_target(api, path[parameter], type_)
 
-    return Where(f"{type_.value.lower()} {{{parameter}}}", find)
+    return PermitScope(f"{type_.value.lower()} {{{parameter}}}", find)
 
 
-def user(parameter: str) -> Where:
-    async def find(api: Api, path: Mapping[str, str], by: Principal) -> Target:
+def user(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.user_target(api, _row_id(path, parameter))
 
-    return Where(f"user {{{parameter}}}", find)
+    return PermitScope(f"user {{{parameter}}}", find)
 
 
 def _row_id(path: Mapping[str, str], parameter: str) -> int:
@@ -162,7 +164,7 @@ class Guard:
         if action is None:
             await self._app(scope, receive, send)
             return
-        api = cast("Api", scope["app"].state.api)
+        api = cast("ApiContext", scope["app"].state.api)
         principal = api.services.auth.identify(token_in(scope["headers"]))
         note_known(scope)
         _refuse_nul(scope)

@@ -23,7 +23,7 @@ from master.api.errors import (
     status_of,
     stream_error,
 )
-from master.api.held import Closing, WhileWanted
+from master.api.held import ServerStop, WhileWanted
 from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)
@@ -56,12 +56,12 @@ def reply(content: B | None = None) -> Reply[B]:
 
 
 def declared_reply(endpoint: Callable[..., Any]) -> Any:
-    """The type of what a route answers: B of `Reply[B]`, `Line[R]` of `Lines[R]`; None if it declares neither."""
+    """The type of what a route answers: B of `Reply[B]`, `Line[R]` of `JsonLines[R]`; None if it declares neither."""
     declared = get_type_hints(endpoint).get("return")
     match get_origin(declared), get_args(declared):
         case (origin, (shape,)) if origin is Reply:
             return shape
-        case (origin, (shape,)) if origin is Lines:
+        case (origin, (shape,)) if origin is JsonLines:
             line: Any = Line
             return line[shape]
     return None
@@ -74,7 +74,7 @@ class Line(TypedDict, Generic[R]):
     error: NotRequired[StreamError]
 
 
-class Lines(Response, Generic[R]):
+class JsonLines(Response, Generic[R]):
     """Newline-delimited JSON: `{"result": ...}` for each item, of the shape R, and `{"error": ...}` last if it fails.
 
     `eager` waits for the first items before it answers at all, so that their error sets the status.
@@ -85,7 +85,7 @@ class Lines(Response, Generic[R]):
     def __init__(
         self,
         pages: AsyncGenerator[Sequence[R], None],
-        closing: Closing,
+        closing: ServerStop,
         *,
         eager: bool = True,
     ) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
-from master.api.held import Closing
+from master.api.held import ServerStop
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
@@ -23,7 +23,7 @@ from master.checkpoints.service import CheckpointService
 from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
 from master.experiments.checkpoint_queries import CheckpointQueries
 from master.experiments.log_watch import LogWatch
@@ -43,7 +43,7 @@ from master.tasks.service import InteractiveService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
-from provisioner.fleet.counters import Tally
+from provisioner.fleet.counters import FleetCounters
 from provisioner.images.records import BakeRecord
 from provisioner.planning.preview import Preview
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
@@ -59,7 +59,7 @@ async def no_others(pool: str) -> Sequence[ForeignJob]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterInfo:
+class MasterInfo:
     """Who this master is."""
 
     master_id: str
@@ -70,7 +70,7 @@ class ClusterInfo:
     windlass_version: str
 
 
-class Bakes(Protocol):
+class ImageBakes(Protocol):
     """Images of the machines of elastic pools."""
 
     def all(self) -> Sequence[BakeRecord]: ...
@@ -84,7 +84,7 @@ class Fleet(Protocol):
     """What screens see of the provisioner."""
 
     @property
-    def bakery(self) -> Bakes: ...
+    def bakery(self) -> ImageBakes: ...
 
     def instances(self) -> Sequence[InstanceView]: ...
 
@@ -101,7 +101,7 @@ class Fleet(Protocol):
     def cost(self) -> CostView: ...
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> FleetCounters:
         """What it has done since it started."""
         ...
 
@@ -152,7 +152,7 @@ class AgentGateway(Protocol):
         ...
 
 
-class TaskStreams(Protocol):
+class PortStreams(Protocol):
     """Connections to ports of tasks, through their agents."""
 
     async def open(self, agent_id: str, container_id: str, port: int) -> Stream:
@@ -170,7 +170,7 @@ class TaskStreams(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    info: ClusterInfo
+    info: MasterInfo
     config: MasterConfig
     master_url: str
     """By which agents and tasks reach the master."""
@@ -195,13 +195,13 @@ class Services:
     operator_of: Callable[[str], AgentOperator]
     """By agent. Raises NotFound, and InvalidState for one that is not operated from here."""
     gateway: AgentGateway
-    streams: TaskStreams
+    streams: PortStreams
     joins: AgentJoins
     refused_agents: Callable[[], Sequence[RefusalView]]
     """Newest first."""
     join_tokens: IssuedTokens
     foreseer: Foreseer
-    fall_back: Callable[[AllocationRequest], Rule]
+    fall_back: Callable[[AllocationRequest], FallBackRule]
     """Where a request may go when its own pool cannot serve it."""
     boots: BootService
     provisioner: Fleet | None
@@ -233,28 +233,28 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class ApiContext:
     """One for each application."""
 
     services: Services
     reads: Reads
     owners: OwnershipQueries
-    closing: Closing = field(default_factory=Closing)
+    closing: ServerStop = field(default_factory=ServerStop)
     """Set when the server stops: what waits is answered at once."""
 
 
-def make_api(services: Services) -> Api:
-    return Api(
+def make_api(services: Services) -> ApiContext:
+    return ApiContext(
         services=services,
         reads=Reads(services.store),
         owners=OwnershipQueries(services.store),
     )
 
 
-async def api_of(connection: HTTPConnection) -> Api:
+async def api_of(connection: HTTPConnection) -> ApiContext:
     # Not a plain function: those are run in threads, one hop for every request.
-    return cast("Api", connection.app.state.api)
+    return cast("ApiContext", connection.app.state.api)
 
 
-TheApi: TypeAlias = Annotated[Api, Depends(api_of)]
+TheApi: TypeAlias = Annotated[ApiContext, Depends(api_of)]
 """The dependency, as routes name it."""

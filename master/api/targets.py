@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from master.api.services import Api
+from master.api.services import ApiContext
 from master.auth.permissions import Target
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 
 
-async def experiment_target(api: Api, experiment_id: int) -> Target:
+async def experiment_target(api: ApiContext, experiment_id: int) -> Target:
     live = api.services.experiments.live(experiment_id)
     if live is None:
         return await api.owners.experiment(experiment_id)
@@ -21,7 +21,7 @@ async def experiment_target(api: Api, experiment_id: int) -> Target:
     )
 
 
-async def trial_target(api: Api, trial_id: int) -> Target:
+async def trial_target(api: ApiContext, trial_id: int) -> Target:
     live = api.services.experiments.live_of_trial(trial_id)
     if live is None:
         return await api.owners.trial(trial_id)
@@ -35,7 +35,7 @@ async def trial_target(api: Api, trial_id: int) -> Target:
     )
 
 
-async def allocation_target(api: Api, allocation_id: str) -> Target:
+async def allocation_target(api: ApiContext, allocation_id: str) -> Target:
     task = api.services.allocations.identity(allocation_id)
     if task is None:
         return await api.owners.allocation(allocation_id)
@@ -49,7 +49,7 @@ async def allocation_target(api: Api, allocation_id: str) -> Target:
     )
 
 
-async def task_target(api: Api, task_id: str, by: Principal) -> Target:
+async def task_target(api: ApiContext, task_id: str, by: Principal) -> Target:
     if by.task_id != task_id:
         return await api.owners.task(task_id)
     # Its token says that it lives, and all that rules ask: the hot path has no query.
@@ -62,7 +62,7 @@ async def task_target(api: Api, task_id: str, by: Principal) -> Target:
     )
 
 
-async def interactive_target(api: Api, task_id: str, type_: JobType) -> Target:
+async def interactive_target(api: ApiContext, task_id: str, type_: JobType) -> Target:
     live = api.services.tasks.live(task_id)
     if live is None or live.state.type is not type_:
         return await api.owners.interactive_task(task_id, type_)
@@ -75,6 +75,6 @@ async def interactive_target(api: Api, task_id: str, type_: JobType) -> Target:
     )
 
 
-async def user_target(api: Api, user_id: int) -> Target:
+async def user_target(api: ApiContext, user_id: int) -> Target:
     api.services.auth.user(user_id)
     return Target(kind="user", id=user_id, owner_id=user_id)

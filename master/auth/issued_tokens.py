@@ -16,7 +16,7 @@ from sqlalchemy import delete, select
 
 from master.core.actor import Actor
 from master.store import tables
-from master.store.mailbox import Mailbox
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.ports import JoinGrant, JoinTokens
@@ -112,7 +112,7 @@ class IssuedTokens:
         self._ids = ids
         self._others = others
         self._pools = pools
-        self._mailbox = Mailbox("join tokens")
+        self._mailbox = SerialQueue("join tokens")
         self._tokens: dict[str, IssuedToken] = {}
 
     async def load(self) -> None:

@@ -89,35 +89,35 @@ class Tasks(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PermissionRule:
     users: Users
     tasks: Tasks
 
 
 _OWNERS = (Users.OWNER, Users.OWNER_OF_WORK)
-_READ = Rule(Users.ALL, Tasks.ALL)
-RULES: Mapping[Action, Rule] = {
+_READ = PermissionRule(Users.ALL, Tasks.ALL)
+RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_CLUSTER: _READ,
     Action.VIEW_USERS: _READ,
     Action.VIEW_WORKSPACES: _READ,
     Action.VIEW_EXPERIMENTS: _READ,
     Action.VIEW_ARTIFACTS: _READ,
-    Action.VIEW_SECRETS: Rule(Users.OWNER, Tasks.OWNER),
+    Action.VIEW_SECRETS: PermissionRule(Users.OWNER, Tasks.OWNER),
     Action.VIEW_COMMANDS: _READ,
     Action.VIEW_JOBS: _READ,
-    Action.VIEW_MASTER_CONFIG: Rule(Users.ADMINS, Tasks.NONE),
-    Action.CREATE_EXPERIMENT: Rule(Users.ALL, Tasks.NONE),
-    Action.UPDATE_EXPERIMENT: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
-    Action.UPDATE_METADATA: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
-    Action.END_EXPERIMENT: Rule(Users.OWNER_OF_WORK, Tasks.EXPERIMENT),
-    Action.DELETE_EXPERIMENT: Rule(Users.OWNER, Tasks.NONE),
-    Action.REPORT: Rule(Users.OWNER, Tasks.ITSELF),
-    Action.CREATE_COMMAND: Rule(Users.ALL, Tasks.NONE),
-    Action.UPDATE_COMMAND: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
-    Action.UPDATE_JOB: Rule(Users.OWNER_OF_WORK, Tasks.NONE),
-    Action.UPDATE_AGENTS: Rule(Users.ADMINS, Tasks.NONE),
-    Action.UPDATE_USER: Rule(Users.OWNER, Tasks.NONE),
-    Action.ADMINISTRATE_USERS: Rule(Users.ADMINS, Tasks.NONE),
+    Action.VIEW_MASTER_CONFIG: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.CREATE_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.UPDATE_METADATA: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.END_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.EXPERIMENT),
+    Action.DELETE_EXPERIMENT: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.REPORT: PermissionRule(Users.OWNER, Tasks.ITSELF),
+    Action.CREATE_COMMAND: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_COMMAND: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.UPDATE_JOB: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.USE_SESSION: _READ,
 }
 

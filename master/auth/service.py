@@ -16,7 +16,7 @@ from sqlmodel import select
 from agent_bootstrap.container_options import OsUser
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, TaskIdentity
-from master.auth.sessions import Session, Sessions
+from master.auth.sessions import LoginSession, Sessions
 from master.auth.throttle import LoginThrottle, Source
 from master.auth.users import (
     ADMIN,
@@ -30,7 +30,7 @@ from master.auth.users import (
 )
 from master.core.actor import Actor
 from master.store import tables
-from master.store.mailbox import Mailbox
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
@@ -73,7 +73,7 @@ class AuthService:
         self._allow_empty = allow_empty_password
         self._throttle = LoginThrottle(clock)
         self._others_change_work = others_change_work
-        self._mailbox = Mailbox("auth")
+        self._mailbox = SerialQueue("auth")
         self._users: dict[int, User] = {}
         self._sessions = Sessions()
         self._allocation_tokens: AllocationTokens | None = None
@@ -89,7 +89,7 @@ class AuthService:
         self._users = {row.id: user_from_row(row) for row in users}
         self._sessions = Sessions()
         for row in sorted(sessions, key=lambda row: row.id):
-            self._sessions.add(row.token_hash, Session(row.id, row.user_id, row.expires_at))
+            self._sessions.add(row.token_hash, LoginSession(row.id, row.user_id, row.expires_at))
 
     async def ensure_users(self, first_password: Callable[[], str] = str) -> None:
         """Load, and make `admin` (1) and `determined` (2) at the first start.
@@ -264,7 +264,9 @@ class AuthService:
             raise PermissionDenied("user is not active")
         now = self._clock.now()
         token = self._ids.token()
-        session = Session(self._store.next_id(tables.UserSession), user.id, now + SESSION_LENGTH)
+        session = LoginSession(
+            self._store.next_id(tables.UserSession), user.id, now + SESSION_LENGTH
+        )
         surplus = self._sessions.surplus(user.id)
         unit = UnitOfWork()
         self._delete(unit, surplus)

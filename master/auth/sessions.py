@@ -19,7 +19,7 @@ ENDED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoginSession:
     id: int
     user_id: int
     expires_at: datetime
@@ -29,17 +29,17 @@ class Sessions:
     """Which was used when is not stored: after a restart the oldest counts as used longest ago."""
 
     def __init__(self) -> None:
-        self._all: dict[str, Session] = {}
+        self._all: dict[str, LoginSession] = {}
         self._of_user: dict[int, OrderedDict[str, None]] = {}
 
-    def add(self, hashed: str, session: Session) -> None:
+    def add(self, hashed: str, session: LoginSession) -> None:
         self._all[hashed] = session
         self._of_user.setdefault(session.user_id, OrderedDict())[hashed] = None
 
-    def get(self, hashed: str) -> Session | None:
+    def get(self, hashed: str) -> LoginSession | None:
         return self._all.get(hashed)
 
-    def use(self, hashed: str, now: datetime) -> Session | None:
+    def use(self, hashed: str, now: datetime) -> LoginSession | None:
         """The session of a token, if it has not expired."""
         session = self._all.get(hashed)
         if session is None or session.expires_at <= now:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import structlog
 from sqlalchemy import select
 
-from master.allocations.identities import Owner
-from master.allocations.task_messages import TaskLog
+from master.allocations.identities import TaskOwner
+from master.allocations.task_messages import TaskLogWriter
 from master.checkpoints.experiment_rows import ExperimentRows
 from master.checkpoints.on_agents import OnAgents
-from master.checkpoints.places import FolderHere, Places, sees_any
+from master.checkpoints.places import CheckpointPlaces, FolderHere, sees_any
 from master.checkpoints.planning import Deletion, Planner
 from master.checkpoints.workers import DELETING_AT_ONCE, Deleter
 from master.experiments.garbage import EVERYTHING, GcKind, changed_checkpoint, task_row
@@ -31,7 +31,7 @@ from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost, NotFound, StoreUnavailable, WindlassError
 from windlass.base.loop import Loop
-from windlass.storage.worker import Order, Result
+from windlass.storage.worker import FolderResult, Order
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +55,15 @@ class Incomplete(WindlassError):
     code = "storage"
 
 
-class Collector:
+class GarbageCollector:
     def __init__(
         self,
         *,
         store: Store,
         clock: Clock,
-        task_log: TaskLog,
+        task_log: TaskLogWriter,
         planner: Planner,
-        places: Places,
+        places: CheckpointPlaces,
         deleter: Deleter,
         agents: OnAgents,
         rows: ExperimentRows,
@@ -177,13 +177,13 @@ class Collector:
         await self._store.commit(uow)
         return True
 
-    async def _owner(self, experiment_id: int) -> Owner:
+    async def _owner(self, experiment_id: int) -> TaskOwner:
         experiment, project = tables.Experiment, tables.Project
         owner = await self._store.read_one(
             select(experiment.owner_id, project.workspace_id)
             .join(project, project.id == experiment.project_id)
             .where(experiment.id == experiment_id),
-            Owner,
+            TaskOwner,
         )
         if owner is None:
             raise NotFound("experiment", experiment_id)
@@ -262,7 +262,7 @@ class Collector:
             async for _ in results:
                 pass
 
-    async def _note(self, row: tables.CheckpointGc, result: Result) -> None:
+    async def _note(self, row: tables.CheckpointGc, result: FolderResult) -> None:
         checkpoint = tables.Checkpoint
         known = await self._store.read_one(
             select(checkpoint).where(checkpoint.uuid == result.folder)

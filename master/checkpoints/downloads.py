@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from master.allocations.identities import Owner
-from master.checkpoints.places import Places, sees_any
+from master.allocations.identities import TaskOwner
+from master.checkpoints.places import CheckpointPlaces, sees_any
 from master.checkpoints.planning import STORED
 from master.checkpoints.workers import Archive, WorkerProcesses
 from master.store import tables
@@ -44,12 +44,12 @@ class _Found(NamedTuple):
     state: str
     own: JsonObject
     config: JsonObject | None
-    owner: Owner
+    owner: TaskOwner
     experiment_id: int
 
 
 class Downloads:
-    def __init__(self, store: Store, places: Places) -> None:
+    def __init__(self, store: Store, places: CheckpointPlaces) -> None:
         self._store = store
         self._places = places
         self._workers = WorkerProcesses()
@@ -111,7 +111,7 @@ class Downloads:
             .outerjoin(_B, _B.id == _C.storage_id)
             .where(_C.uuid == uuid),
             lambda state, config, stored, id_, *owner: _Found(
-                state, config["checkpoint_storage"], stored, Owner(*owner), id_
+                state, config["checkpoint_storage"], stored, TaskOwner(*owner), id_
             ),
         )
         if found is None:

@@ -20,7 +20,7 @@ from master.allocations.mounts import storage_mount
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_environment import RUN_DIR
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.checkpoints.planning import Deletion
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
@@ -104,7 +104,7 @@ class OnAgents:
         allocations: AllocationService,
         policy: ClusterPolicy,
         cluster: ClusterTasks,
-        task_log: TaskLog,
+        task_log: TaskLogWriter,
     ) -> None:
         self._store = store
         self._clock = clock

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from agent_bootstrap.agent.identity import UNPRIVILEGED
 from agent_bootstrap.container_options import OsUser
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.mounts import below_host_folder, host_folder
 from master.core.expconf.references import PoolSecrets
 from master.core.expconf.storage import CheckpointStorage
@@ -40,11 +40,11 @@ class FolderHere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class CheckpointPlaces:
     cluster: JsonMapping
     """The `checkpoint_storage` of master.yaml, or the default one."""
     secrets: PoolSecrets = field(default_factory=PoolSecrets)
-    os_user: Callable[[Owner], OsUser | None] = lambda _: None
+    os_user: Callable[[TaskOwner], OsUser | None] = lambda _: None
     """Whom the tasks of an owner run as; None: nobody said."""
 
     def folder(self, storage: JsonMapping) -> FolderHere | None:
@@ -64,7 +64,7 @@ class Places:
         """With the secrets of now, as `open_storage` wants it."""
         return self.secrets.resolved(storage)
 
-    def run_as(self, owner: Owner) -> RunAs | None:
+    def run_as(self, owner: TaskOwner) -> RunAs | None:
         """Whose rights a worker takes that touches files of an owner's experiment. None: those of this process."""
         if os.geteuid() != 0:
             return None

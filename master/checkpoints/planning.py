@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 from sqlalchemy import and_, select
 
-from master.core.retention import Candidate, KeepCounts, kept
+from master.core.retention import KeepCounts, StoredCheckpoint, kept
 from master.experiments.garbage import EVERYTHING, GcKind
 from master.experiments.metric_queries import AT_ONCE
 from master.experiments.metrics import VALIDATION, number
@@ -142,7 +142,7 @@ class Planner:
             pinned.update(uuid for uuid in rows if uuid is not None)
         return pinned
 
-    async def _candidates(self, experiment_id: int, metric: str) -> list[Candidate]:
+    async def _candidates(self, experiment_id: int, metric: str) -> list[StoredCheckpoint]:
         here = (_C.experiment_id == experiment_id, _C.state.in_(STORED))
         rows = await self._store.read(
             select(_C.uuid, _C.trial_id, _C.steps, _C.reported_at)
@@ -165,7 +165,7 @@ class Planner:
             if value is not None and (first is None or row.metric_id < first[0]):
                 validations[row.uuid] = (row.metric_id, value)
         return [
-            Candidate(
+            StoredCheckpoint(
                 uuid=row.uuid,
                 trial_id=row.trial_id or 0,
                 steps=row.steps,

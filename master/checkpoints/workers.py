@@ -15,7 +15,7 @@ import orjson
 
 from master.checkpoints.places import FolderHere, open_folder
 from windlass.base.errors import Conflict, InvalidState, NotFound, WindlassError
-from windlass.storage.worker import Order, Result
+from windlass.storage.worker import FolderResult, Order
 
 DELETING_AT_ONCE = 4
 """Workers: a slow storage must not hold up all others."""
@@ -35,7 +35,9 @@ class WorkerFailed(WindlassError):
 class Deleter(Protocol):
     """What a collection needs of this module; simulations have another one."""
 
-    def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]: ...
+    def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]: ...
 
 
 class Archive:
@@ -77,13 +79,15 @@ class _Worker:
 class WorkerProcesses:
     """Implements `Deleter` by child processes."""
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         """What became of each folder, as it goes. Raises WorkerFailed."""
         async with _started(order, here, limit=MOST_LINE_BYTES) as worker:
             said = 0
             async for line in worker.out:
                 said += 1
-                yield Result.model_validate_json(line)
+                yield FolderResult.model_validate_json(line)
             await worker.require_end(whole=said == len(order.folders))
 
     @asynccontextmanager

@@ -13,10 +13,10 @@ from master.checks.security import security_checks
 from master.checks.site import site_checks
 from master.config import load
 from master.data_folder import DEFAULT_CONFIG, SECRET, default_folder
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import InvalidConfig
 from windlass.deploy.local.folder import ClusterFolder
-from windlass.deploy.local.options import Remembered
+from windlass.deploy.local.options import ClusterRecord
 
 NAME = "master: data folder"
 
@@ -54,7 +54,7 @@ def _configuration(folder: Path) -> tuple[Path | None, dict[str, Any]]:
         return Path(given), {}
     cluster = ClusterFolder(folder.parent)
     if folder == cluster.master and cluster.state_file.exists() and cluster.master_yaml.exists():
-        options = Remembered.read(cluster).options
+        options = ClusterRecord.read(cluster).options
         return cluster.master_yaml, {"host": options.host, "port": options.port}
     return (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None), {}
 
@@ -77,4 +77,4 @@ def check_folder(folder: Path) -> Check:
 
 
 def _failed(found: str, advice: str, name: str = NAME) -> Check:
-    return Check(name=name, status=Status.FAILED, found=found, advice=advice)
+    return Check(name=name, status=CheckStatus.FAILED, found=found, advice=advice)

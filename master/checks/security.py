@@ -27,7 +27,7 @@ from master.data_folder import SECRET
 from master.recovery.identity import LAST_BACKUP, LastBackup
 from master.tls.opening import files_of
 from master.tls.serving import WARN_BEFORE
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 
@@ -283,8 +283,8 @@ def _ok(name: str, found: str) -> Check:
 
 
 def _warning(name: str, found: str, advice: str) -> Check:
-    return Check(name=f"master: {name}", status=Status.WARNING, found=found, advice=advice)
+    return Check(name=f"master: {name}", status=CheckStatus.WARNING, found=found, advice=advice)
 
 
 def _failed(name: str, found: str, advice: str) -> Check:
-    return Check(name=f"master: {name}", status=Status.FAILED, found=found, advice=advice)
+    return Check(name=f"master: {name}", status=CheckStatus.FAILED, found=found, advice=advice)

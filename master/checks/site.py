@@ -15,7 +15,7 @@ from master.wiring.batch.pools import site_of
 from provisioner.batch.base import DISPATCHED, NoAnswer
 from provisioner.batch.slurm.pyslurm.process import NotUsable
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 
 NAME = "slurmrestd"
 LIMIT_S = 15.0
@@ -44,7 +44,7 @@ def _folders_of_nodes(config: MasterConfig, sections: Sequence[BatchSection]) ->
     for name, what in unset.items():
         yield Check(
             name=name,
-            status=Status.WARNING,
+            status=CheckStatus.WARNING,
             found=f"not set: {what} are in the data folder of the master, which nodes then must see",
             advice="set it to a folder on a file system that all nodes share: docs/hpc/sysadmin.md",
         )
@@ -58,7 +58,7 @@ def _folders_of_users(sections: Iterable[BatchSection]) -> Iterator[Check]:
         advice = f"install -d -m 1777 {root}, or correct job_storage_root: docs/hpc/sysadmin.md"
         yield Check(
             name="job_storage_root",
-            status=Status.WARNING if problem else Status.OK,
+            status=CheckStatus.WARNING if problem else CheckStatus.OK,
             found=problem or f"{root}: all users may make a folder of their own",
             advice=advice if problem else "",
         )
@@ -115,14 +115,14 @@ async def pyslurm_check(system: PyslurmSystem) -> Check:
     except NotUsable as error:
         return Check(
             name="pyslurm",
-            status=Status.WARNING,
+            status=CheckStatus.WARNING,
             found=f"not usable, so commands of Slurm are used: {error.message}",
             advice="install the one of the site's release: docs/hpc/rest.md#pyslurm",
         )
     except NoAnswer as error:
         return Check(
             name="pyslurm",
-            status=Status.FAILED,
+            status=CheckStatus.FAILED,
             found=error.message,
             advice="correct `path` in master.yaml, or see whether the site is up: scontrol ping",
         )
@@ -132,4 +132,4 @@ async def pyslurm_check(system: PyslurmSystem) -> Check:
 
 
 def _failed(found: str, advice: str) -> Check:
-    return Check(name=NAME, status=Status.FAILED, found=found, advice=advice)
+    return Check(name=NAME, status=CheckStatus.FAILED, found=found, advice=advice)

@@ -28,10 +28,10 @@ from master.config.scheduler import SchedulerSection
 from master.config.sections import (
     Cache,
     Connections,
-    Database,
+    DatabaseSection,
     Internal,
-    Log,
     Logging,
+    LogSection,
     MasterIntegrations,
     MasterRetentionPolicy,
     MasterSecurity,
@@ -86,9 +86,9 @@ class MasterConfig(Section):
     """Our own section: limits on connections that have not authenticated yet."""
     cluster_name: str = ""
     """Shown to users."""
-    log: Log = Log()
+    log: LogSection = LogSection()
     """The master's own log."""
-    db: Database = Database()
+    db: DatabaseSection = DatabaseSection()
     """Where the state is kept."""
     root: Annotated[str | None, NoEffect("pages come with the package")] = Field(
         default=None, exclude=True

@@ -27,7 +27,7 @@ from master.core.expconf.schema import (
     Positive,
     discriminated,
 )
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.planning.idle_time import MOST_IDLE_S
@@ -315,9 +315,11 @@ class ResolvedPool:
         return self.section.task_metadata or "storage"
 
     @property
-    def fall_back(self) -> Rule:
+    def fall_back(self) -> FallBackRule:
         section = self.section
-        return Rule(pools=section.fall_back_to, after_s=section.fall_back_after.total_seconds())
+        return FallBackRule(
+            pools=section.fall_back_to, after_s=section.fall_back_after.total_seconds()
+        )
 
     @property
     def settings(self) -> PoolSettings:

@@ -26,7 +26,7 @@ Secret: TypeAlias = Annotated[str, Field(repr=False)]
 OptionalSecret: TypeAlias = Annotated[str | None, Field(repr=False)]
 
 
-class Log(Section):
+class LogSection(Section):
     """The master's own log, on stderr."""
 
     level: Literal["trace", "debug", "info", "warn", "error", "fatal"] = "info"
@@ -42,7 +42,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Database(Section):
+class DatabaseSection(Section):
     """SQLite in the data directory unless `url`, or `host` and `name`, say otherwise."""
 
     url: OptionalSecret = None
@@ -69,7 +69,7 @@ class Database(Section):
     """A directory of Determined's package."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Database:
+    def _one_way(self) -> DatabaseSection:
         if self.url is not None and (self.host is not None or self.name is not None):
             raise ValueError("give either url, or host and name, not both")
         if (self.host is None) != (self.name is None):

@@ -52,7 +52,7 @@ class Prospect(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class FallBackRule:
     """Where work of a pool may fall back to."""
 
     pools: tuple[str, ...]
@@ -61,7 +61,7 @@ class Rule:
     """How long its own pool must have been unable to serve it."""
 
 
-NOWHERE = Rule(pools=())
+NOWHERE = FallBackRule(pools=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +109,13 @@ def refused(wait: Wait) -> Wait:
     return replace(wait, refused_by=wait.refused_by | {wait.pool})
 
 
-def left(wait: Wait, rule: Rule) -> tuple[str, ...]:
+def left(wait: Wait, rule: FallBackRule) -> tuple[str, ...]:
     """The pools that may take it still, beside the one where it waits."""
     pools = (wait.home, *_after(wait, rule)) if wait.is_away else rule.pools
     return tuple(pool for pool in pools if pool not in wait.refused_by)
 
 
-def ripe_at(wait: Wait, rule: Rule) -> float | None:
+def ripe_at(wait: Wait, rule: FallBackRule) -> float | None:
     """From when on it may leave its own pool, if nothing changes; None: not for the reason that it has."""
     if wait.kind not in STUCK or wait.stuck_since is None or not rule.pools:
         return None
@@ -123,7 +123,7 @@ def ripe_at(wait: Wait, rule: Rule) -> float | None:
     return ripe if wait.moved_at is None else max(ripe, wait.moved_at + REST_S)
 
 
-def targets(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
+def targets(wait: Wait, rule: FallBackRule, now: float) -> tuple[str, ...]:
     """The pools that it may move to now, best first."""
     if wait.is_away:
         rested = wait.moved_at is None or now >= wait.moved_at + REST_S
@@ -134,14 +134,14 @@ def targets(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
     return tuple(pool for pool in pools if pool not in wait.refused_by)
 
 
-def _later(wait: Wait, rule: Rule, now: float) -> tuple[str, ...]:
+def _later(wait: Wait, rule: FallBackRule, now: float) -> tuple[str, ...]:
     """What its list has after the pool where it waits, once that has been unable to serve it for as long as a rest."""
     if wait.kind not in STUCK or wait.stuck_since is None:
         return ()
     return _after(wait, rule) if now >= wait.stuck_since + REST_S else ()
 
 
-def _after(wait: Wait, rule: Rule) -> tuple[str, ...]:
+def _after(wait: Wait, rule: FallBackRule) -> tuple[str, ...]:
     at = rule.pools.index(wait.pool) if wait.pool in rule.pools else len(rule.pools)
     return rule.pools[at + 1 :]
 
@@ -187,7 +187,7 @@ def has_room(max_slots: int | None, used: int, slots: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PoolAnswer:
     """What one pool does for the requests that asked it together."""
 
     takes: tuple[str, ...]
@@ -195,9 +195,9 @@ class Answer:
     """It would take these too, but is asked again first: what it launches for one is not there for the next."""
 
 
-def answer(asking: Mapping[str, Wait], prospects: Mapping[str, Prospect]) -> Answer:
+def answer(asking: Mapping[str, Wait], prospects: Mapping[str, Prospect]) -> PoolAnswer:
     """By request id, the ones to be served first in front."""
     better = [id_ for id_, wait in asking.items() if is_better(wait, prospects.get(id_))]
     launches = [id_ for id_ in better if prospects[id_] is Prospect.LAUNCH]
     later = frozenset(launches[1:])
-    return Answer(takes=tuple(id_ for id_ in better if id_ not in later), later=later)
+    return PoolAnswer(takes=tuple(id_ for id_ in better if id_ not in later), later=later)

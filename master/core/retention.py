@@ -29,7 +29,7 @@ class KeepCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class StoredCheckpoint:
     """One stored checkpoint."""
 
     uuid: str
@@ -44,18 +44,18 @@ class Candidate:
 
 
 def kept(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[StoredCheckpoint],
     counts: KeepCounts,
     *,
     smaller_is_better: bool,
     pinned: Collection[str] = (),
 ) -> frozenset[str]:
     """The uuids to keep; every other candidate may be deleted."""
-    trials: dict[int, list[Candidate]] = defaultdict(list)
+    trials: dict[int, list[StoredCheckpoint]] = defaultdict(list)
     for candidate in candidates:
         trials[candidate.trial_id].append(candidate)
     keep: set[str] = set()
-    measured: list[Candidate] = []
+    measured: list[StoredCheckpoint] = []
     for trial in trials.values():
         keep.update(c.uuid for c in trial if c.uuid in pinned)
         newest = sorted(trial, key=lambda c: (-c.steps, -c.reported, c.uuid))
@@ -68,7 +68,9 @@ def kept(
     return frozenset(keep)
 
 
-def _best_first(candidates: Iterable[Candidate], smaller_is_better: bool) -> list[Candidate]:
+def _best_first(
+    candidates: Iterable[StoredCheckpoint], smaller_is_better: bool
+) -> list[StoredCheckpoint]:
     """Those that have the metric."""
     sign = 1.0 if smaller_is_better else -1.0
     ranked = [

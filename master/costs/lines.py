@@ -9,7 +9,7 @@ from enum import StrEnum
 from provisioner.money.lifetimes import Charges, CostKind
 
 
-class By(StrEnum):
+class GroupBy(StrEnum):
     """What costs are summed up by."""
 
     POOL = "pool"
@@ -20,26 +20,26 @@ class By(StrEnum):
     MONTH = "month"
 
 
-KEYS: Mapping[By, tuple[str, ...]] = {
-    By.POOL: ("pool",),
-    By.USER: ("user_id", "job_id"),
-    By.EXPERIMENT: ("experiment_id", "job_id"),
-    By.JOB: ("job_id",),
-    By.INSTANCE: ("instance_id",),
-    By.MONTH: ("month",),
+KEYS: Mapping[GroupBy, tuple[str, ...]] = {
+    GroupBy.POOL: ("pool",),
+    GroupBy.USER: ("user_id", "job_id"),
+    GroupBy.EXPERIMENT: ("experiment_id", "job_id"),
+    GroupBy.JOB: ("job_id",),
+    GroupBy.INSTANCE: ("instance_id",),
+    GroupBy.MONTH: ("month",),
 }
 """What of a line is told apart. Jobs also where a reader may see only some of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class JobOwner:
     """Whose a job is."""
 
     user_id: int | None = None
     experiment_id: int | None = None
 
 
-NOBODYS = Owner()
+NOBODYS = JobOwner()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class CostLine:
     hours: float
 
 
-def lines_of(charges: Charges, owners: Mapping[str, Owner]) -> list[CostLine]:
+def lines_of(charges: Charges, owners: Mapping[str, JobOwner]) -> list[CostLine]:
     """As they would be booked."""
     return [
         CostLine(
@@ -75,7 +75,7 @@ def lines_of(charges: Charges, owners: Mapping[str, Owner]) -> list[CostLine]:
     ]
 
 
-def condensed(lines: Iterable[CostLine], by: By) -> list[CostLine]:
+def condensed(lines: Iterable[CostLine], by: GroupBy) -> list[CostLine]:
     """The same sums, without what `by` does not tell apart."""
     sums: dict[tuple[object, ...], CostLine] = {}
     shortened = _shortened(by)
@@ -89,6 +89,6 @@ def condensed(lines: Iterable[CostLine], by: By) -> list[CostLine]:
     return list(sums.values())
 
 
-def _shortened(by: By) -> Callable[[CostLine], CostLine]:
+def _shortened(by: GroupBy) -> Callable[[CostLine], CostLine]:
     names = (*KEYS[by], "kind", "usd", "hours")
     return lambda line: CostLine(**{name: getattr(line, name) for name in names})

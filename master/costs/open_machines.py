@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import or_, select
 
-from master.costs.lines import CostLine, Owner, lines_of
+from master.costs.lines import CostLine, JobOwner, lines_of
 from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task
 from provisioner.fleet.instances import InstanceRecord, instance_from_document
@@ -57,12 +57,12 @@ class OpenMachine:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BilledRun:
     """One allocation: when, whose, and on which agents."""
 
     id: str
     job_id: str
-    owner: Owner
+    owner: JobOwner
     end: float | None
     placed: tuple[tuple[str, Use], ...]
 
@@ -73,7 +73,7 @@ class Unbooked:
 
     at: float
     machines: Sequence[OpenMachine] = ()
-    owners: Mapping[str, Owner] = field(default_factory=dict)
+    owners: Mapping[str, JobOwner] = field(default_factory=dict)
     _lines: list[CostLine] | None = None
     _hour: list[CostLine] | None = None
 
@@ -120,7 +120,7 @@ class OpenMachines:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._machines: dict[str, OpenMachine] = {}
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, BilledRun] = {}
         self._uses: dict[str, dict[str, tuple[Use, ...]]] = {}
         """Agent -> run -> what it holds there."""
         self._noted: list[JsonObject] = []
@@ -203,7 +203,7 @@ class OpenMachines:
                 self._machines[record.id] = machine
             await asyncio.sleep(0)
 
-    async def _take_in(self, runs: Sequence[Run]) -> None:
+    async def _take_in(self, runs: Sequence[BilledRun]) -> None:
         for first in range(0, len(runs), AT_ONCE):
             touched = set[str]()
             for run in runs[first : first + AT_ONCE]:
@@ -238,7 +238,7 @@ class OpenMachines:
             if run.end is not None and run.end < self._at - 2 * LATE_S and not self._matters(run):
                 self._drop(run.id)
 
-    def _matters(self, run: Run) -> bool:
+    def _matters(self, run: BilledRun) -> bool:
         machines: Iterator[OpenMachine | None] = (self._machines.get(a) for a, _ in run.placed)
         return any(m is not None and (run.end is None or run.end > m.since) for m in machines)
 
@@ -267,7 +267,7 @@ def _run(
     job_id: str,
     owner_id: int,
     experiment_id: int | None,
-) -> Run:
+) -> BilledRun:
     start = 0.0 if started_at is None else started_at.timestamp()
     end = None if ended_at is None else ended_at.timestamp()
     placed = tuple(
@@ -277,4 +277,4 @@ def _run(
         )
         for state in document["containers"]
     )
-    return Run(id_, job_id, Owner(owner_id, experiment_id), end, placed)
+    return BilledRun(id_, job_id, JobOwner(owner_id, experiment_id), end, placed)

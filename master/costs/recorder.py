@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, insert, literal, select
 
-from master.costs.lines import KEYS, By, CostLine, condensed, lines_of
+from master.costs.lines import KEYS, CostLine, GroupBy, condensed, lines_of
 from master.costs.open_machines import OpenMachine, OpenMachines, Unbooked
 from master.store.store import Store
 from master.store.tables import Cost, FleetInstance, User
@@ -77,7 +77,7 @@ class CostRecorder:
         month: str | None = None,
         experiment_id: int | None = None,
         *,
-        by: By | None = None,
+        by: GroupBy | None = None,
     ) -> list[CostLine]:
         """Of one month, or of one experiment, or all; what is not booked yet included.
 
@@ -162,7 +162,7 @@ def _add_machine(unit: UnitOfWork, machine: OpenMachine, until: float, unbooked:
         unit.delete(FleetInstance, {"id": life.instance_id})
 
 
-def _summed(by: By | None) -> tuple[Select[*tuple[Any, ...]], Callable[..., CostLine]]:
+def _summed(by: GroupBy | None) -> tuple[Select[*tuple[Any, ...]], Callable[..., CostLine]]:
     """The rows that are told apart, summed up by the database; and what makes lines of them."""
     names = _COLUMNS if by is None else (*KEYS[by], "kind")
     keys = [getattr(Cost, name) for name in names]

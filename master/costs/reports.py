@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from master.costs.lines import By, CostLine
+from master.costs.lines import CostLine, GroupBy
 from provisioner.money.lifetimes import NOBODY, CostKind
 
 LEAST_PROGRESS = 0.01
@@ -46,7 +46,7 @@ class ExperimentCost:
 
 def summed(
     lines: Iterable[CostLine],
-    by: By,
+    by: GroupBy,
     *,
     usernames: Mapping[int, str],
     is_visible: Callable[[str], bool],
@@ -55,27 +55,31 @@ def summed(
     sums: dict[str, CostSum] = {}
     for line in lines:
         name = _name(line, by, usernames)
-        if by in (By.USER, By.EXPERIMENT, By.JOB) and line.job_id and not is_visible(line.job_id):
+        if (
+            by in (GroupBy.USER, GroupBy.EXPERIMENT, GroupBy.JOB)
+            and line.job_id
+            and not is_visible(line.job_id)
+        ):
             name = OTHERS
         sums.setdefault(name, CostSum(name)).add(line)
-    if by is By.MONTH:
+    if by is GroupBy.MONTH:
         return sorted(sums.values(), key=lambda each: each.name)
     return sorted(sums.values(), key=lambda each: (-each.total_usd, each.name))
 
 
-def _name(line: CostLine, by: By, usernames: Mapping[int, str]) -> str:
+def _name(line: CostLine, by: GroupBy, usernames: Mapping[int, str]) -> str:
     match by:
-        case By.POOL:
+        case GroupBy.POOL:
             return line.pool
-        case By.USER:
+        case GroupBy.USER:
             return "" if line.user_id is None else usernames.get(line.user_id, f"#{line.user_id}")
-        case By.EXPERIMENT:
+        case GroupBy.EXPERIMENT:
             return "" if line.experiment_id is None else str(line.experiment_id)
-        case By.JOB:
+        case GroupBy.JOB:
             return line.job_id
-        case By.INSTANCE:
+        case GroupBy.INSTANCE:
             return line.instance_id
-        case By.MONTH:
+        case GroupBy.MONTH:
             return line.month
 
 

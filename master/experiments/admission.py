@@ -13,7 +13,7 @@ import structlog
 from master.allocations.abilities import having, runs_image
 from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.mounts import (
     mount_problems,
     privilege_problems,
@@ -42,7 +42,7 @@ TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedExperiment:
     """A config that could run here."""
 
     config: ExperimentConfig
@@ -80,7 +80,7 @@ class Admission:
         self._clock = clock
         self._ids = ids
 
-    def check(self, text: str, *, owner: Owner) -> Checked:
+    def check(self, text: str, *, owner: TaskOwner) -> CheckedExperiment:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
@@ -98,7 +98,7 @@ class Admission:
         check_limits(search)
         fit = self._fit(settings)
         told = chain(fit.notes, self._warnings(config, raw, pool))
-        return Checked(
+        return CheckedExperiment(
             config=config,
             settings=settings,
             search=search,
@@ -122,7 +122,7 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return Fit(launch_warnings=("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",))
 
-    def first_requests(self, checked: Checked, *, user: str) -> list[AllocationRequest]:
+    def first_requests(self, checked: CheckedExperiment, *, user: str) -> list[AllocationRequest]:
         """What the trials that such an experiment of this user begins with would ask for."""
         settings = checked.settings
         one = replace(
@@ -146,7 +146,7 @@ class Admission:
         if not runs_in_image and (able is None or not able.trial_classes):
             yield needs_package(entrypoint)
 
-    def _require_mounts(self, config: ExperimentConfig, pool: str, owner: Owner) -> None:
+    def _require_mounts(self, config: ExperimentConfig, pool: str, owner: TaskOwner) -> None:
         rules = self._cluster.host_paths_of(pool)
         as_root = self._cluster.runs_as_root(owner)
         problems = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import structlog
 
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.experiments.state import ExperimentState, Phase
-from master.experiments.step_builder import Step, TrialChange
+from master.experiments.step_builder import ExperimentStep, TrialChange
 from master.roots.root import Transition
 
 log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ _ASKED = {
 """What users ask for."""
 
 
-def log_committed(transition: Transition[ExperimentState, Step]) -> None:
+def log_committed(transition: Transition[ExperimentState, ExperimentStep]) -> None:
     """A subscriber of an experiment."""
     before, step = transition.before, transition.step
     state, by = step.state, _name(transition.by)
@@ -57,10 +57,10 @@ def log_committed(transition: Transition[ExperimentState, Step]) -> None:
 class TrialErrors:
     """Writes why a trial failed into its task's log, where the end of its allocation does not say it."""
 
-    def __init__(self, log: TaskLog) -> None:
+    def __init__(self, log: TaskLogWriter) -> None:
         self._log = log
 
-    def committed(self, transition: Transition[ExperimentState, Step]) -> None:
+    def committed(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
         for change in transition.step.trials:
             trial, run = change.after, change.after.allocation
             said = "" if run is None or run.outcome is None else run.outcome.error

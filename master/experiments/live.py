@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import partial
 
 from agent_bootstrap.container_options import ProxyPort
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.cluster_tasks import proxied_ports
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.allocations.unique_ports import TRIAL_PORTS
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
@@ -28,7 +28,7 @@ from master.experiments.log_policies import LogPolicySearch
 from master.experiments.persistence import changes
 from master.experiments.scheduler_hints import SchedulerHints
 from master.experiments.state import ExperimentState, TrialState, request_id_of
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition
@@ -94,13 +94,13 @@ class LiveParts:
     allocations: AllocationService
     admission: Admission
     specs: TaskSpecs
-    task_log: TaskLog
+    task_log: TaskLogWriter
     max_lost_runs: int
     ended: Callable[[], None] = lambda: None
     """Called after the end of each is committed."""
 
 
-class LiveExperiment(Root[ExperimentState, Env, Step]):
+class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
     """The root of an experiment."""
 
     def __init__(
@@ -143,8 +143,8 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         return self.state.job_id
 
     @property
-    def owner(self) -> Owner:
-        return Owner(self.state.owner_id, self.workspace_id)
+    def owner(self) -> TaskOwner:
+        return TaskOwner(self.state.owner_id, self.workspace_id)
 
     @property
     def ended_at(self) -> datetime | None:
@@ -164,11 +164,13 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             max_lost_runs=self._parts.max_lost_runs,
         )
 
-    def rows(self, transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:
+    def rows(
+        self, transitions: Sequence[Transition[ExperimentState, ExperimentStep]]
+    ) -> UnitOfWork:
         return changes(transitions)
 
     def changed_allocations(
-        self, transition: Transition[ExperimentState, Step]
+        self, transition: Transition[ExperimentState, ExperimentStep]
     ) -> Iterator[AllocationChange]:
         for change in transition.step.trials:
             yield from change.allocations()
@@ -178,7 +180,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         return [allocation for allocation in found if allocation is not None]
 
     async def apply_to_all(
-        self, step: Callable[[ExperimentState, Env], Step], *, by: Actor | None = None
+        self, step: Callable[[ExperimentState, Env], ExperimentStep], *, by: Actor | None = None
     ) -> None:
         """Apply a step that looks at every trial."""
         await self.apply(step, by=by, large=self.state.open_trials > MANY_TRIALS)
@@ -194,7 +196,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             await self.apply(partial(machine.clock_ticked, due=due))
             self._deadlines.done(due)
 
-    def _note_trials(self, transition: Transition[ExperimentState, Step]) -> None:
+    def _note_trials(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
         for change in transition.step.trials:
             self.trials.note(change.after)
             self._deadlines.note(change.after)
@@ -220,11 +222,11 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
     async def step_allocation(
         self, allocation_id: str, step: AllocationStep
     ) -> AllocationState | None:
-        def pure(state: ExperimentState, env: Env) -> Step:
+        def pure(state: ExperimentState, env: Env) -> ExperimentStep:
             try:
                 return machine.allocation_event(state, env, allocation_id, step)
             except KeyError:  # that allocation is history: a later one took its place
-                return Step(state)
+                return ExperimentStep(state)
 
         await self.apply(pure)
         return self.allocation(allocation_id)
@@ -263,7 +265,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
             token=token,
         )
 
-    def registry_login(self, state: AllocationState) -> Login | None:
+    def registry_login(self, state: AllocationState) -> RegistryCredentials | None:
         return self._parts.specs.cluster.registry_login(self.config, state.pool)
 
     def unique_ports(self) -> Mapping[str, int]:
@@ -305,7 +307,7 @@ class LiveExperiment(Root[ExperimentState, Env, Step]):
         return [a.id for a in self.trials.waiting_allocations(self.state.trials)]
 
     async def change_job(self, change: JobChange, *, by: Actor) -> None:
-        def pure(state: ExperimentState, env: Env) -> Step:
+        def pure(state: ExperimentState, env: Env) -> ExperimentStep:
             step = resources.change(state, env, change)
             if step.state.settings.pool != state.settings.pool:
                 self._parts.admission.check_pool(step.state.settings)

@@ -18,7 +18,7 @@ from master.core.expconf.log_policies import LogPolicy
 from master.core.patterns import Pattern
 from master.logs.ingest import clean
 from master.logs.matching import SLICE_S, Slice, look
-from master.logs.search_turns import Budget, Turns
+from master.logs.search_turns import CpuBudget, Turns
 
 CONFIG_ECHO = '"log_policies":'
 """Lines with this print a configuration, which has every pattern in it."""
@@ -48,7 +48,7 @@ class _Run:
     allocation_id: str
     matched: set[tuple[str, int]] = field(default_factory=set)
     """On which node."""
-    budgets: dict[int, Budget] = field(default_factory=dict)
+    budgets: dict[int, CpuBudget] = field(default_factory=dict)
     switched_off: set[int] = field(default_factory=set)
     left_lines_out: set[int] = field(default_factory=set)
 
@@ -141,7 +141,7 @@ class LogPolicySearch:
     def _spend(self, run: _Run, left: Sequence[tuple[int, int]], slices: Sequence[Slice]) -> None:
         now = asyncio.get_running_loop().time()
         for (number, _), one in zip(left, slices, strict=False):
-            new = Budget(self._cpu_s, POLICY_CPU_PER_S, self._cpu_s, now)
+            new = CpuBudget(self._cpu_s, POLICY_CPU_PER_S, self._cpu_s, now)
             run.budgets.setdefault(number, new).spend(one.spent_s, now)
 
     def _may_go_on(self, run: _Run, number: int, one: Slice, say: Callable[[str], None]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from agent_bootstrap.protocol import LogBatch
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.experiments import machine
 from master.experiments.live import LiveExperiment
 from master.experiments.log_policies import Match
@@ -28,7 +28,7 @@ class LogWatch:
     """Implements `rm_backends.ports.LogSink` for what agents send; `look` is for what tasks post."""
 
     def __init__(
-        self, find: Callable[[int], LiveExperiment | None], sink: LogSink, task_log: TaskLog
+        self, find: Callable[[int], LiveExperiment | None], sink: LogSink, task_log: TaskLogWriter
     ) -> None:
         """`find`: the experiment of an id, while it is not over. `task_log`: where actions are told."""
         self._find = find

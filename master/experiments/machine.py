@@ -22,8 +22,8 @@ from master.core.searcher.types import (
 )
 from master.experiments.deadlines import INVALID_HP_GRACE
 from master.experiments.releases import asked_by_others
-from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialMetrics, already_ended
-from master.experiments.step_builder import Env, Step, StepBuilder
+from master.experiments.state import ALLOWED, ExperimentState, Phase, TrialReports, already_ended
+from master.experiments.step_builder import Env, ExperimentStep, StepBuilder
 from master.experiments.transitions import (
     allocation_ended,
     feed,
@@ -37,7 +37,7 @@ from windlass.base.errors import InvalidState
 AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
 
-def begin(state: ExperimentState, env: Env) -> Step:
+def begin(state: ExperimentState, env: Env) -> ExperimentStep:
     """A new experiment: ask the searcher for its first trials. They run once the experiment is ACTIVE."""
     builder = StepBuilder(state, env)
     feed(builder, InitialTrials())
@@ -45,31 +45,31 @@ def begin(state: ExperimentState, env: Env) -> Step:
     return builder.done()
 
 
-def settle(state: ExperimentState, env: Env) -> Step:
+def settle(state: ExperimentState, env: Env) -> ExperimentStep:
     """Make the allocations match the phases: for a restarted master."""
     builder = StepBuilder(state, env)
     settle_trials(builder)
     return builder.done()
 
 
-def activate(state: ExperimentState, env: Env) -> Step:
+def activate(state: ExperimentState, env: Env) -> ExperimentStep:
     return _change_phase(state, env, Phase.ACTIVE)
 
 
-def pause(state: ExperimentState, env: Env) -> Step:
+def pause(state: ExperimentState, env: Env) -> ExperimentStep:
     return _change_phase(state, env, Phase.PAUSED)
 
 
-def cancel(state: ExperimentState, env: Env) -> Step:
+def cancel(state: ExperimentState, env: Env) -> ExperimentStep:
     """End gracefully: trials checkpoint and stop."""
     return _change_phase(state, env, Phase.STOPPING_CANCELED)
 
 
-def kill(state: ExperimentState, env: Env) -> Step:
+def kill(state: ExperimentState, env: Env) -> ExperimentStep:
     return _change_phase(state, env, Phase.STOPPING_KILLED)
 
 
-def kill_trial(state: ExperimentState, env: Env, request_id: str) -> Step:
+def kill_trial(state: ExperimentState, env: Env, request_id: str) -> ExperimentStep:
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if not trial.phase.is_terminal:
@@ -78,12 +78,12 @@ def kill_trial(state: ExperimentState, env: Env, request_id: str) -> Step:
     return builder.done()
 
 
-def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> Step:
+def _change_phase(state: ExperimentState, env: Env, phase: Phase) -> ExperimentStep:
     if state.phase is phase:
-        return Step(state)
+        return ExperimentStep(state)
     if phase not in ALLOWED[state.phase]:
         if phase.is_stopping and (state.phase.is_stopping or state.phase.is_terminal):
-            return Step(state)  # it is ending or has ended: as asked
+            return ExperimentStep(state)  # it is ending or has ended: as asked
         if state.phase.is_terminal:
             raise InvalidState(already_ended(state.id, state.phase))
         raise InvalidState(f"Experiment {state.id} is already ending ({state.phase})")
@@ -96,9 +96,9 @@ def metrics_reported(
     state: ExperimentState,
     env: Env,
     request_id: str,
-    metrics: TrialMetrics,
+    metrics: TrialReports,
     validation: Mapping[str, object] | None = None,
-) -> Step:
+) -> ExperimentStep:
     """The metrics of a trial are new. The searcher hears of a validation: its complaint ends the experiment."""
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
@@ -109,7 +109,9 @@ def metrics_reported(
     return builder.done()
 
 
-def progress_reported(state: ExperimentState, env: Env, request_id: str, fraction: float) -> Step:
+def progress_reported(
+    state: ExperimentState, env: Env, request_id: str, fraction: float
+) -> ExperimentStep:
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
     if not trial.phase.is_terminal:
@@ -121,7 +123,7 @@ def progress_reported(state: ExperimentState, env: Env, request_id: str, fractio
 
 def early_exit_reported(
     state: ExperimentState, env: Env, request_id: str, reason: ExitReason
-) -> Step:
+) -> ExperimentStep:
     """The task says that it will leave for good, and why. Repeats by other ranks change nothing."""
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
@@ -132,7 +134,7 @@ def early_exit_reported(
 
 def checkpoint_reported(
     state: ExperimentState, env: Env, request_id: str, uuid: str, steps: int
-) -> Step:
+) -> ExperimentStep:
     """A later checkpoint is where the next allocation starts; one at the same step replaces it."""
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
@@ -152,7 +154,7 @@ def checkpoint_reported(
 
 def log_policy_matched(
     state: ExperimentState, env: Env, request_id: str, policy: LogPolicy, node: str
-) -> Step:
+) -> ExperimentStep:
     """A line of the trial's output on that node matched. Repeats change nothing but which policy was the last."""
     builder = StepBuilder(state, env)
     trial = state.trials[request_id]
@@ -168,7 +170,9 @@ def log_policy_matched(
     return builder.done()
 
 
-def runner_state_reported(state: ExperimentState, env: Env, request_id: str, text: str) -> Step:
+def runner_state_reported(
+    state: ExperimentState, env: Env, request_id: str, text: str
+) -> ExperimentStep:
     builder = StepBuilder(state, env)
     builder.put(replace(state.trials[request_id], runner_state=text))
     return builder.done()
@@ -176,7 +180,7 @@ def runner_state_reported(state: ExperimentState, env: Env, request_id: str, tex
 
 def allocation_event(
     state: ExperimentState, env: Env, allocation_id: str, step: AllocationStep
-) -> Step:
+) -> ExperimentStep:
     """Apply a step of `master.allocations.machine` to a trial's current allocation, then draw the consequences."""
     builder = StepBuilder(state, env)
     trial = state.trial_of_allocation(allocation_id)
@@ -196,7 +200,7 @@ def allocation_event(
     return builder.done()
 
 
-def clock_ticked(state: ExperimentState, env: Env, due: Iterable[str]) -> Step:
+def clock_ticked(state: ExperimentState, env: Env, due: Iterable[str]) -> ExperimentStep:
     """Deadlines of these trials (request ids): see `deadlines`."""
     builder = StepBuilder(state, env)
     touched: set[str] = set()

@@ -16,9 +16,9 @@ from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState, Phase, not_ended
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.store import tables
-from master.store.mailbox import Mailbox
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import Operation, UnitOfWork
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
@@ -50,7 +50,7 @@ class ExperimentMetadata:
     def __init__(self, *, store: Store, experiments: ExperimentService) -> None:
         self._store = store
         self._experiments = experiments
-        self._mailbox = Mailbox("experiment metadata")
+        self._mailbox = SerialQueue("experiment metadata")
 
     async def patch(self, experiment_id: int, patch: MetadataPatch, *, by: Actor) -> None:
         """Raises InvalidArgument for a blank name."""
@@ -153,8 +153,8 @@ class ExperimentMetadata:
 
 def _edited(
     state: ExperimentState, env: Env, edits: Mapping[str, object], rows: tuple[Operation, ...]
-) -> Step:
+) -> ExperimentStep:
     """The live experiment says the same as its row."""
     config = ExperimentConfig.from_json({**state.config.to_json(), **edits})
     name = str(edits.get("name", state.name))
-    return Step(replace(state, name=name, config=config), rows=rows)
+    return ExperimentStep(replace(state, name=name, config=config), rows=rows)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 
 from master.experiments import machine
-from master.experiments.metrics import VALIDATION, Report, fold, rebuild, row_document
-from master.experiments.state import ExperimentState, TrialMetrics, TrialState
-from master.experiments.step_builder import Env, Step
+from master.experiments.metrics import VALIDATION, PostedMetrics, fold, rebuild, row_document
+from master.experiments.state import ExperimentState, TrialReports, TrialState
+from master.experiments.step_builder import Env, ExperimentStep
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.errors import InvalidArgument
@@ -25,9 +25,9 @@ from windlass.base.errors import InvalidArgument
 class History:
     """The reports of a trial that are not rolled back, oldest first, with their row ids."""
 
-    of: TrialMetrics
+    of: TrialReports
     """What the trial's metrics were before it was read. Those of the step are this very object, or it is outdated."""
-    reports: list[tuple[int, Report]]
+    reports: list[tuple[int, PostedMetrics]]
 
 
 class HistoryNeeded(Exception):
@@ -38,9 +38,9 @@ def report_metrics(
     state: ExperimentState,
     env: Env,
     request_id: str,
-    report: Report,
+    report: PostedMetrics,
     history: History | None = None,
-) -> Step:
+) -> ExperimentStep:
     """Fold a checked report in; tell the searcher of a validation; both in one commit. Raises HistoryNeeded."""
     trial = current_trial(state, request_id, report.run_id)
     row_id = env.next_metric_id()
@@ -53,7 +53,7 @@ def report_metrics(
         folded = fold(metrics, report, state.settings, row_id)
         rows.execute(update(tables.Metric).where(_overtaken(report)).values(archived=True))
     if folded.is_repeat:
-        return Step(state, rows=tuple(rows.operations))
+        return ExperimentStep(state, rows=tuple(rows.operations))
     if folded.merge_into is not None:
         rows.update(tables.Metric, {"id": folded.merge_into}, {"metrics": folded.row})
     else:
@@ -71,7 +71,7 @@ def current_trial(state: ExperimentState, request_id: str, run_id: int) -> Trial
     return trial
 
 
-def surviving(report: Report) -> Select[tables.Metric]:
+def surviving(report: PostedMetrics) -> Select[tables.Metric]:
     """The live rows of the trial that this report does not roll back, oldest first."""
     metric = tables.Metric
     return (
@@ -85,10 +85,10 @@ def surviving(report: Report) -> Select[tables.Metric]:
     )
 
 
-def report_from_row(row: tables.Metric) -> Report:
+def report_from_row(row: tables.Metric) -> PostedMetrics:
     document = row.metrics
     batches: Sequence[Mapping[str, object]] | None = document["batch_metrics"]
-    return Report(
+    return PostedMetrics(
         trial_id=row.trial_id,
         run_id=row.run_id,
         group=row.group,
@@ -99,7 +99,7 @@ def report_from_row(row: tables.Metric) -> Report:
     )
 
 
-def _overtaken(report: Report) -> ColumnElement[bool]:
+def _overtaken(report: PostedMetrics) -> ColumnElement[bool]:
     """Rows of earlier allocations that a report of a later allocation rolls back."""
     metric = tables.Metric
     return and_(
@@ -113,7 +113,7 @@ def _overtaken(report: Report) -> ColumnElement[bool]:
     )
 
 
-def _metric_row(report: Report, row_id: int) -> dict[str, object]:
+def _metric_row(report: PostedMetrics, row_id: int) -> dict[str, object]:
     return {
         "id": row_id,
         "trial_id": report.trial_id,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from master.experiments.state import GroupMetrics, RunSettings, TrialMetrics
+from master.experiments.state import GroupMetrics, RunSettings, TrialReports
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.json_types import JsonMapping, JsonObject
 
@@ -26,7 +26,7 @@ _NON_FINITE = {"NaN": math.nan, "Nan": math.nan, "Infinity": math.inf, "-Infinit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class PostedMetrics:
     """One call of the metrics endpoint. `steps` is None only for profiler groups."""
 
     trial_id: int
@@ -42,7 +42,7 @@ class Report:
 class Folded:
     """What a report does. Exactly one of: a repeat (nothing), a merge into a row, a new row (with a roll-back)."""
 
-    metrics: TrialMetrics
+    metrics: TrialReports
     is_repeat: bool = False
     merge_into: int | None = None
     """Row id whose content becomes `row`."""
@@ -51,7 +51,7 @@ class Folded:
     """Reports of earlier allocations were overtaken: archive them and summarise again from the rows."""
 
 
-def check(report: Report) -> None:
+def check(report: PostedMetrics) -> None:
     """Refuse what can never be stored."""
     if not report.group or "." in report.group:
         raise InvalidArgument(f'metric group "{report.group}" must not be empty or contain a dot')
@@ -64,7 +64,9 @@ def check(report: Report) -> None:
             raise InvalidArgument(f"metric {name} must be a number, not {report.avg[name]!r}")
 
 
-def fold(metrics: TrialMetrics, report: Report, settings: RunSettings, row_id: int) -> Folded:
+def fold(
+    metrics: TrialReports, report: PostedMetrics, settings: RunSettings, row_id: int
+) -> Folded:
     """Fold a checked report. Raises Conflict when it contradicts an earlier one at the same step."""
     steps = report.steps
     if report.group in PROFILER_GROUPS or steps is None:
@@ -95,7 +97,7 @@ def fold(metrics: TrialMetrics, report: Report, settings: RunSettings, row_id: i
     )
 
 
-def _overtakes(groups: Mapping[str, GroupMetrics], report: Report, steps: int) -> bool:
+def _overtakes(groups: Mapping[str, GroupMetrics], report: PostedMetrics, steps: int) -> bool:
     """Whether an earlier allocation reported at or beyond this report."""
     return any(
         g.run_id < report.run_id
@@ -105,7 +107,7 @@ def _overtakes(groups: Mapping[str, GroupMetrics], report: Report, steps: int) -
 
 
 def _with_newest(
-    groups: Mapping[str, GroupMetrics], report: Report, steps: int, row_id: int
+    groups: Mapping[str, GroupMetrics], report: PostedMetrics, steps: int, row_id: int
 ) -> Mapping[str, GroupMetrics]:
     known = groups.get(report.group)
     if known is not None and report.run_id == known.run_id and steps < known.max_steps:
@@ -120,15 +122,15 @@ def _with_newest(
     return {**groups, report.group: newest}
 
 
-def rebuild(rows: list[tuple[int, Report]], settings: RunSettings) -> TrialMetrics:
+def rebuild(rows: list[tuple[int, PostedMetrics]], settings: RunSettings) -> TrialReports:
     """The metrics of a trial from its live rows, oldest first."""
-    metrics = TrialMetrics()
+    metrics = TrialReports()
     for row_id, report in rows:
         metrics = fold(metrics, report, settings, row_id).metrics
     return metrics
 
 
-def row_document(report: Report) -> JsonObject:
+def row_document(report: PostedMetrics) -> JsonObject:
     return {
         "avg_metrics": dict(report.avg),
         "batch_metrics": None if report.batches is None else [dict(b) for b in report.batches],
@@ -144,7 +146,7 @@ def number(value: Any) -> float | None:
     return _NON_FINITE.get(value) if isinstance(value, str) else None
 
 
-def _merge(known: GroupMetrics, report: Report) -> JsonObject | None:
+def _merge(known: GroupMetrics, report: PostedMetrics) -> JsonObject | None:
     """The union of two reports at one step; None if the second says nothing new."""
     if known.last_has_batches and report.batches is not None and known.last_avg != report.avg:
         raise Conflict(
@@ -166,8 +168,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _validation(
-    metrics: TrialMetrics, report: Report, settings: RunSettings, row_id: int
-) -> TrialMetrics:
+    metrics: TrialReports, report: PostedMetrics, settings: RunSettings, row_id: int
+) -> TrialReports:
     value = number(report.avg.get(settings.metric))
     if value is None:
         return metrics

@@ -11,8 +11,8 @@ from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
 from master.experiments.garbage import row_at_end
-from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialMetrics, TrialState
-from master.experiments.step_builder import LoggedEvent, Step, TrialChange
+from master.experiments.state import ExperimentState, GroupMetrics, Phase, TrialReports, TrialState
+from master.experiments.step_builder import ExperimentStep, LoggedEvent, TrialChange
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork, changed_values
@@ -24,7 +24,7 @@ SNAPSHOT_EVERY = 200
 _GROUPS: StrictJson[dict[str, GroupMetrics]] = StrictJson(dict[str, GroupMetrics])
 
 
-def changes(transitions: Sequence[Transition[ExperimentState, Step]]) -> UnitOfWork:
+def changes(transitions: Sequence[Transition[ExperimentState, ExperimentStep]]) -> UnitOfWork:
     """What a batch of steps writes, as one atomic unit."""
     uow = UnitOfWork()
     for transition in transitions:
@@ -190,7 +190,7 @@ def trial_from_row(row: tables.Trial, allocation: AllocationState | None) -> Tri
         warm_start_checkpoint=row.warm_start_checkpoint,
         latest_checkpoint=row.latest_checkpoint,
         latest_checkpoint_steps=row.latest_checkpoint_steps,
-        metrics=TrialMetrics(
+        metrics=TrialReports(
             steps_completed=row.steps_completed,
             groups=_GROUPS.load(row.metric_groups, f"metrics of trial {row.id}"),
             summary=row.summary_metrics,

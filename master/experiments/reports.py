@@ -27,10 +27,10 @@ from master.experiments.metric_reports import (
     report_metrics,
     surviving,
 )
-from master.experiments.metrics import Report, check
+from master.experiments.metrics import PostedMetrics, check
 from master.experiments.service import ExperimentService
 from master.experiments.state import ExperimentState
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -84,7 +84,7 @@ class ReportService:
         self._experiments = experiments
         self._clock = clock
 
-    async def metrics(self, report: Report) -> None:
+    async def metrics(self, report: PostedMetrics) -> None:
         """Store a report; tell the searcher of a validation; both in one commit."""
         check(report)
         live, request_id = self._require_live(report.trial_id)
@@ -97,7 +97,7 @@ class ReportService:
                 history = await self._history(live, report)
                 step = partial(step, history=history)
 
-    async def _history(self, live: LiveExperiment, report: Report) -> History:
+    async def _history(self, live: LiveExperiment, report: PostedMetrics) -> History:
         seen = live.trial(report.trial_id).metrics
         rows = await self._store.read(surviving(report))
         return History(seen, [(row.id, report_from_row(row)) for row in rows])
@@ -170,7 +170,7 @@ class ReportService:
 
         request_id = live.trials.request_id(task.trial_id)
 
-        def step(state: ExperimentState, env: Env) -> Step:
+        def step(state: ExperimentState, env: Env) -> ExperimentStep:
             trial = state.trials[request_id]
             allocation = trial.allocation
             if report.allocation_id and (
@@ -185,7 +185,7 @@ class ReportService:
             reported = (
                 machine.checkpoint_reported(state, env, request_id, report.uuid, steps)
                 if report.state == "COMPLETED"
-                else Step(state)
+                else ExperimentStep(state)
             )
             return replace(reported, rows=tuple(rows.operations))
 

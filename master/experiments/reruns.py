@@ -27,7 +27,7 @@ OTHERS = frozenset({OutcomeKind.TRANSIENT, OutcomeKind.PREEMPTED, OutcomeKind.KI
 """Ends that are not the trial's own: it runs again."""
 
 
-class Limits(NamedTuple):
+class RestartLimits(NamedTuple):
     max_restarts: int
     max_lost_runs: int
 
@@ -42,7 +42,7 @@ def after(
     trial: TrialState,
     ended: AllocationState,
     outcome: Outcome,
-    limits: Limits,
+    limits: RestartLimits,
     now: datetime,
     *,
     paused: bool,
@@ -61,7 +61,7 @@ def _asked_because(ended: AllocationState) -> str:
     return ended.preempt_reason or ended.kill_reason or ""
 
 
-def _after_its_time(trial: TrialState, outcome: Outcome, limits: Limits) -> Rerun:
+def _after_its_time(trial: TrialState, outcome: Outcome, limits: RestartLimits) -> Rerun:
     """Without a new checkpoint the next allocation would begin where this one did."""
     if trial.checkpoint_run_id == trial.run_id:
         return Rerun(trial)
@@ -76,7 +76,11 @@ def _after_its_time(trial: TrialState, outcome: Outcome, limits: Limits) -> Reru
 
 
 def _after_failed_start(
-    trial: TrialState, ended: AllocationState, outcome: Outcome, limits: Limits, now: datetime
+    trial: TrialState,
+    ended: AllocationState,
+    outcome: Outcome,
+    limits: RestartLimits,
+    now: datetime,
 ) -> Rerun:
     failure = start_failure(trial.start_failure, ended)
     aborts = trial.aborts + 1
@@ -91,7 +95,7 @@ def _after_failed_start(
     return Rerun(trial)
 
 
-def _after_loss(trial: TrialState, outcome: Outcome, limits: Limits) -> Rerun:
+def _after_loss(trial: TrialState, outcome: Outcome, limits: RestartLimits) -> Rerun:
     trial = replace(trial, aborts=0, start_failure=None)
     if outcome.kind is not OutcomeKind.TRANSIENT and trial.checkpoint_run_id == trial.run_id:
         return Rerun(trial)

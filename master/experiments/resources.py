@@ -16,12 +16,12 @@ from master.core.jobs import (
     SetWeight,
 )
 from master.experiments.state import ExperimentState, RunSettings, already_ended
-from master.experiments.step_builder import Env, Step, StepBuilder
+from master.experiments.step_builder import Env, ExperimentStep, StepBuilder
 from master.experiments.transitions import settle_trials
 from windlass.base.errors import InvalidArgument, InvalidState
 
 
-def change(state: ExperimentState, env: Env, wanted: JobChange) -> Step:
+def change(state: ExperimentState, env: Env, wanted: JobChange) -> ExperimentStep:
     """Raises InvalidState when the experiment is over, InvalidArgument for what cannot be."""
     require_alive(state)
     match wanted:
@@ -42,24 +42,24 @@ def require_alive(state: ExperimentState) -> None:
         raise InvalidState(already_ended(state.id, state.phase))
 
 
-def change_priority(state: ExperimentState, wanted: SetPriority) -> Step:
+def change_priority(state: ExperimentState, wanted: SetPriority) -> ExperimentStep:
     """Gives up the place it was moved to: within the new priority the order is by age."""
     settings = state.settings
     if settings.priority == wanted.priority:
-        return Step(state)
+        return ExperimentStep(state)
     return _step(state, replace(settings, priority=wanted.priority, queue_position=None))
 
 
-def change_weight(state: ExperimentState, wanted: SetWeight) -> Step:
+def change_weight(state: ExperimentState, wanted: SetWeight) -> ExperimentStep:
     return _step(state, replace(state.settings, weight=wanted.weight))
 
 
-def change_max_slots(state: ExperimentState, wanted: SetMaxSlots) -> Step:
+def change_max_slots(state: ExperimentState, wanted: SetMaxSlots) -> ExperimentStep:
     """Fewer than one trial needs is allowed: its trials wait, and the queue says for what."""
     return _step(state, replace(state.settings, max_slots=wanted.max_slots))
 
 
-def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> Step:
+def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> ExperimentStep:
     """Runs leave the old pool gracefully and ask again in the new one, with everything else as it was."""
     if state.settings.pool == wanted.pool:
         raise InvalidArgument(f"experiment {state.id} is in resource pool '{wanted.pool}' already")
@@ -68,7 +68,7 @@ def change_pool(state: ExperimentState, env: Env, wanted: SetPool) -> Step:
     return builder.done()
 
 
-def change_place(state: ExperimentState, wanted: SetPlace) -> Step:
+def change_place(state: ExperimentState, wanted: SetPlace) -> ExperimentStep:
     if not wanted.position.is_finite():
         raise InvalidArgument(f"a place in the queue must be finite, but is {wanted.position}")
     settings = replace(state.settings, queue_position=wanted.position)
@@ -77,8 +77,8 @@ def change_place(state: ExperimentState, wanted: SetPlace) -> Step:
     return _step(state, settings)
 
 
-def _step(state: ExperimentState, settings: RunSettings) -> Step:
-    return Step(state if settings == state.settings else _with(state, settings))
+def _step(state: ExperimentState, settings: RunSettings) -> ExperimentStep:
+    return ExperimentStep(state if settings == state.settings else _with(state, settings))
 
 
 def _with(state: ExperimentState, settings: RunSettings) -> ExperimentState:

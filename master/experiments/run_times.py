@@ -62,7 +62,7 @@ def differs(told: float | None, learned: float | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ProgressPace:
     """The first and the newest progress report of one allocation. Fractions are of its whole trial."""
 
     allocation_id: str
@@ -72,10 +72,12 @@ class Pace:
     newest: float
 
 
-def paced(pace: Pace | None, allocation_id: str, fraction: float, now: datetime) -> Pace:
+def paced(
+    pace: ProgressPace | None, allocation_id: str, fraction: float, now: datetime
+) -> ProgressPace:
     """The pace with one more report. Another run, or one that went back, begins anew."""
     if pace is None or pace.allocation_id != allocation_id or fraction < pace.newest:
-        return Pace(
+        return ProgressPace(
             allocation_id=allocation_id,
             first_at=now,
             first=fraction,
@@ -85,7 +87,7 @@ def paced(pace: Pace | None, allocation_id: str, fraction: float, now: datetime)
     return replace(pace, newest_at=now, newest=fraction)
 
 
-def expected_end(pace: Pace) -> datetime | None:
+def expected_end(pace: ProgressPace) -> datetime | None:
     """When its trial will be done if it goes on as it did; None before it moved noticeably."""
     moved, took = pace.newest - pace.first, pace.newest_at - pace.first_at
     if moved < LEAST_PROGRESS or took <= timedelta(0):

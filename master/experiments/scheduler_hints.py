@@ -13,7 +13,7 @@ import structlog
 
 from master.experiments.run_times import (
     NEWEST_RUNS,
-    Pace,
+    ProgressPace,
     differs,
     expected_end,
     finished_run_s,
@@ -22,7 +22,7 @@ from master.experiments.run_times import (
     typical_s,
 )
 from master.experiments.state import ExperimentState, TrialState
-from master.experiments.step_builder import Step, TrialChange
+from master.experiments.step_builder import ExperimentStep, TrialChange
 from master.roots.root import Transition
 from rm_backends.base import AllocationHint, JobOrder, ResourceManager
 from windlass.base.clock import Clock
@@ -42,7 +42,7 @@ class SchedulerHints:
         """How long the newest finished allocations took, in seconds."""
         self.run_time_s = typical_s(self._finished)
         """How long its allocations take, as told; it does not follow every small change."""
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, ProgressPace] = {}
         """Task id -> the pace of its current allocation."""
 
     def order_of(self, state: ExperimentState) -> JobOrder:
@@ -57,7 +57,7 @@ class SchedulerHints:
             run_time_s=self.run_time_s,
         )
 
-    def committed(self, transition: Transition[ExperimentState, Step]) -> None:
+    def committed(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
         """A subscriber of its experiment."""
         now = self._clock.now()
         for change in transition.step.trials:

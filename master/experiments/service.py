@@ -10,19 +10,19 @@ from typing import Any, TypeAlias
 from sqlalchemy import select
 
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.reasons import Reason
 from master.experiments import machine, waiting
-from master.experiments.admission import Admission, Checked
+from master.experiments.admission import Admission, CheckedExperiment
 from master.experiments.creation import Created, NewExperiment, experiment_row
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.experiments.storage_checks import StorageChecks
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.warm_start import WarmStart
@@ -54,7 +54,7 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
         for trial_id in root.trials.trial_ids():
             self._of_trial[trial_id] = root
 
-        def note_new_trials(transition: Transition[ExperimentState, Step]) -> None:
+        def note_new_trials(transition: Transition[ExperimentState, ExperimentStep]) -> None:
             for change in transition.step.trials:
                 if change.before is None:
                     self._of_trial[change.after.id] = root
@@ -67,7 +67,7 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
             self._of_trial.pop(trial_id, None)
 
 
-PureStep: TypeAlias = Callable[[ExperimentState, Env], Step]
+PureStep: TypeAlias = Callable[[ExperimentState, Env], ExperimentStep]
 
 
 class ExperimentService:
@@ -80,7 +80,7 @@ class ExperimentService:
         blobs: BlobStore,
         allocations: AllocationService,
         policy: ClusterPolicy,
-        task_log: TaskLog,
+        task_log: TaskLogWriter,
         specs: TaskSpecs,
         clock: Clock,
         ids: Ids,
@@ -114,16 +114,16 @@ class ExperimentService:
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
-    async def check(self, text: str, *, by: Actor, project_id: int = 1) -> Checked:
+    async def check(self, text: str, *, by: Actor, project_id: int = 1) -> CheckedExperiment:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
-        owner = Owner(by.user_id, await self._workspace_of(project_id))
+        owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner)
 
     async def would_request(self, text: str, *, by: Actor) -> list[AllocationRequest]:
         """What the first trials of such an experiment would ask for. Raises as `check`; creates nothing."""
         return self._admission.first_requests(await self.check(text, by=by), user=by.name)
 
-    async def _check(self, text: str, owner: Owner) -> Checked:
+    async def _check(self, text: str, owner: TaskOwner) -> CheckedExperiment:
         checked = await in_parsing_thread(self._admission.check, text, owner=owner)
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
@@ -136,7 +136,7 @@ class ExperimentService:
         It belongs to `by`.
         """
         workspace_id = await self._workspace_of(new.project_id)
-        checked = await self._check(new.config, Owner(by.user_id, workspace_id))
+        checked = await self._check(new.config, TaskOwner(by.user_id, workspace_id))
         blob, listing = await self._context(new)
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
@@ -150,7 +150,7 @@ class ExperimentService:
             phase=Phase.ACTIVE if new.activate else Phase.PAUSED,
         )
 
-        def begin(state: ExperimentState, env: Env) -> Step:
+        def begin(state: ExperimentState, env: Env) -> ExperimentStep:
             first = machine.begin(state, env)
             row = UnitOfWork()
             row.insert(tables.Experiment, experiment_row(first.state, new, blob, listing))

@@ -131,7 +131,7 @@ class GroupMetrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialMetrics:
+class TrialReports:
     """What is derived from a trial's live (not archived) reports."""
 
     steps_completed: int = 0
@@ -181,7 +181,7 @@ class TrialState:
     warm_start_checkpoint: str | None = None
     latest_checkpoint: str | None = None
     latest_checkpoint_steps: int = 0
-    metrics: TrialMetrics = field(default_factory=TrialMetrics)
+    metrics: TrialReports = field(default_factory=TrialReports)
     runner_state: str = ""
     error: str = ""
     ended_at: datetime | None = None

@@ -55,7 +55,7 @@ class TrialChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExperimentStep:
     state: ExperimentState
     events: tuple[LoggedEvent, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -99,11 +99,11 @@ class StepBuilder:
         self._asked += 1
         return self.env.now + timedelta(microseconds=self._asked - 1)
 
-    def done(self) -> Step:
+    def done(self) -> ExperimentStep:
         trials = self.state.trials
         changed = tuple(
             TrialChange(before, trials[request_id], self.replaced.get(request_id))
             for request_id, before in self._before.items()
             if trials[request_id] is not before
         )
-        return Step(self.state, tuple(self.events), tuple(self.effects), changed)
+        return ExperimentStep(self.state, tuple(self.events), tuple(self.effects), changed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent_bootstrap.container_options import CheckpointFolder
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.machine import AllocationState
 from master.allocations.mounts import SHARED_FS, below_host_folder, storage_mount
 from master.allocations.peer_ssh import PeerKeys
@@ -38,7 +38,7 @@ class TaskSpecs:
         trial: TrialState,
         allocation: AllocationState,
         *,
-        owner: Owner,
+        owner: TaskOwner,
         owner_name: str,
         token: str,
     ) -> LaunchSpec:

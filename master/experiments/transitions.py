@@ -71,7 +71,7 @@ def allocation_ended(builder: StepBuilder, request_id: str) -> None:
 def _run_again(
     builder: StepBuilder, trial: TrialState, allocation: AllocationState, outcome: Outcome
 ) -> None:
-    limits = reruns.Limits(builder.state.settings.max_restarts, builder.env.max_lost_runs)
+    limits = reruns.RestartLimits(builder.state.settings.max_restarts, builder.env.max_lost_runs)
     paused = builder.state.phase is not Phase.ACTIVE
     trial, error = reruns.after(trial, allocation, outcome, limits, builder.env.now, paused=paused)
     if error:

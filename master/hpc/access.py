@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from master.hpc.facts import Account
+from master.hpc.facts import Association
 from master.hpc.limits import OF_ACCOUNTS, limits_in_words
 from provisioner.batch.pbs.text import Record
 from provisioner.batch.slurm.text import records
@@ -14,14 +14,14 @@ ASSOCIATIONS = ("account", "partition", "qos", *OF_ACCOUNTS)
 _ALL = ("", "ALL", "(null)")
 
 
-def accounts_of(associations: str, default: str) -> tuple[Account, ...]:
+def accounts_of(associations: str, default: str) -> tuple[Association, ...]:
     """Of `sacctmgr -n -P show assoc format=...`. `default`: the user's default account. That one first."""
     found = []
     for line in associations.splitlines():
         words = line.strip().split("|")
         if len(words) >= 4 and words[0]:
             name, partition, qos, submit = words[:4]
-            account = Account(
+            account = Association(
                 name=name,
                 partition=partition,
                 qos=tuple(filter(None, qos.split(","))),
@@ -34,7 +34,7 @@ def accounts_of(associations: str, default: str) -> tuple[Account, ...]:
 
 
 def closed_partitions(
-    partitions: str, *, groups: Collection[str], accounts: Sequence[Account], is_root: bool
+    partitions: str, *, groups: Collection[str], accounts: Sequence[Association], is_root: bool
 ) -> dict[str, str]:
     """Of `scontrol show partition -o`: those that do not take our jobs, and why."""
     closed = {}

@@ -18,8 +18,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from master.hpc.gather import batch_system
-from master.hpc.place import Place
-from master.hpc.plan import Plan
+from master.hpc.place import MasterFolder
+from master.hpc.plan import SitePlan
 from provisioner.batch.base import (
     SCRIPT_NAME,
     BatchSystem,
@@ -60,7 +60,7 @@ class MasterJobSpec(BaseModel):
     def batch(self) -> BatchSystem:
         return batch_system(self.system, LocalCommands(path=self.path))
 
-    def job(self, place: Place, number: int, *, after: str = "", node: str = "") -> JobSpec:
+    def job(self, place: MasterFolder, number: int, *, after: str = "", node: str = "") -> JobSpec:
         """`after`: the job whose end it waits for; `node`: the one that it wants."""
         directory = folder_of(place)
         words = [self.python, "-P", "-m", "master.hpc.leg", str(place.path), str(number)]
@@ -87,12 +87,12 @@ class MasterJobSpec(BaseModel):
         return (*words, *([f"-W depend=afterany:{after}"] if after else []))
 
 
-def folder_of(place: Place) -> Path:
+def folder_of(place: MasterFolder) -> Path:
     """The directory of its legs."""
     return place.path / "master-job"
 
 
-def new_leg(plan: Plan, *, queue: str, walltime_s: float | None) -> MasterJobSpec:
+def new_leg(plan: SitePlan, *, queue: str, walltime_s: float | None) -> MasterJobSpec:
     """Raises InvalidArgument."""
     wanted = queue or plan.aux_pool
     pool = next((pool for pool in plan.pools if pool.name == wanted), None)
@@ -125,11 +125,11 @@ def _shown(seconds: float) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
-def write_leg(place: Place, leg: MasterJobSpec) -> None:
+def write_leg(place: MasterFolder, leg: MasterJobSpec) -> None:
     LocalDisk().write(folder_of(place) / "leg.json", leg.model_dump_json(indent=2).encode())
 
 
-def read_leg(place: Place) -> MasterJobSpec:
+def read_leg(place: MasterFolder) -> MasterJobSpec:
     """Raises Conflict."""
     file = folder_of(place) / "leg.json"
     try:
@@ -141,7 +141,7 @@ def read_leg(place: Place) -> MasterJobSpec:
 
 
 async def submit(
-    place: Place, leg: MasterJobSpec, number: int, *, after: str = "", node: str = ""
+    place: MasterFolder, leg: MasterJobSpec, number: int, *, after: str = "", node: str = ""
 ) -> str:
     """Raises JobRefused, NoAnswer."""
     job = leg.job(place, number, after=after, node=node)

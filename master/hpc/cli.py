@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from master.hpc.cli_options import DirOption, LoginOptions, SiteOptions
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.cli.output.columns import JsonOption, print_rows
@@ -69,7 +69,7 @@ def up(
 
     if not as_job and (queue or walltime):
         raise InvalidArgument("--queue and --walltime need --as-job")
-    wishes = starting.Wishes(
+    wishes = starting.UpOptions(
         where=site.where(),
         account=site.account,
         overwrite=overwrite,
@@ -178,10 +178,10 @@ def _seconds(option: str, text: str | None) -> float | None:
 def _print_problems(checks: list[Check]) -> None:
     """What did not go well; raises typer.Exit(1) if something failed."""
     for check in checks:
-        if check.status is not Status.OK:
-            word = "error" if check.status is Status.FAILED else "warning"
+        if check.status is not CheckStatus.OK:
+            word = "error" if check.status is CheckStatus.FAILED else "warning"
             notice(f"{word}: {check.name}: {check.found}: {check.advice}")
-    if any(check.status is Status.FAILED for check in checks):
+    if any(check.status is CheckStatus.FAILED for check in checks):
         raise typer.Exit(1)
 
 

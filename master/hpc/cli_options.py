@@ -11,8 +11,8 @@ import typer
 from windlass.base.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from master.hpc.gather import Where
-    from master.hpc.remote import Login
+    from master.hpc.gather import GivenPlaces
+    from master.hpc.remote import SshLogin
 
 DirOption = Annotated[
     Path | None,
@@ -82,10 +82,10 @@ class SiteOptions:
     account: AccountOption = ""
     path: PathOption = ""
 
-    def where(self) -> Where:
-        from master.hpc.gather import Where
+    def where(self) -> GivenPlaces:
+        from master.hpc.gather import GivenPlaces
 
-        return Where(shared=self.dir_, data=self.data_dir, address=self.host, path=self.path)
+        return GivenPlaces(shared=self.dir_, data=self.data_dir, address=self.host, path=self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +97,12 @@ class LoginOptions:
     ssh_jump: SshJumpOption = None
     ssh_windlass: SshWindlassOption = ""
 
-    def login(self) -> Login | None:
+    def login(self) -> SshLogin | None:
         """Raises InvalidArgument."""
-        from master.hpc.remote import Login
+        from master.hpc.remote import SshLogin
 
         if self.ssh is not None:
-            return Login(
+            return SshLogin(
                 spec=self.ssh, key=self.ssh_key, jump=self.ssh_jump, program=self.ssh_windlass
             )
         if self.ssh_key is not None or self.ssh_jump is not None or self.ssh_windlass:

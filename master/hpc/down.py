@@ -9,7 +9,7 @@ from pathlib import Path
 
 from master.hpc import jobs
 from master.hpc.as_job import end_all, read_leg
-from master.hpc.place import Place, known_place
+from master.hpc.place import MasterFolder, known_place
 from master.hpc.private import require_here
 from provisioner.batch.base import BatchSystem, NoAnswer
 from windlass.base.plurals import counted
@@ -50,7 +50,7 @@ async def _left_behind(system: BatchSystem, cluster_id: str) -> set[str] | str:
         return error.message
 
 
-def directories_left(place: Place, alive: Collection[str]) -> Iterator[str]:
+def directories_left(place: MasterFolder, alive: Collection[str]) -> Iterator[str]:
     """Of jobs that are over: they hold what their agents could not tell, so nobody but a master removes them."""
     root = place.path / "jobs"
     over = [each for each in root.glob("w[lp]-*") if each.name not in alive]

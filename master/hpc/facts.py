@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provisioner.batch.base import Site
+from provisioner.batch.base import SiteFacts
 
 NETWORK = frozenset(
     {
@@ -70,7 +70,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Association:
     """An account that may pay for our jobs. `partition`: only there; empty: everywhere."""
 
     name: str
@@ -92,10 +92,10 @@ class Facts:
     """slurm or pbs; empty: neither was found."""
     system_problem: str = ""
     """Why it cannot be used."""
-    site: Site = field(default_factory=Site)
+    site: SiteFacts = field(default_factory=SiteFacts)
     closed_to_us: Mapping[str, str] = field(default_factory=dict)
     """Queues in which we may not submit, and why."""
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[Association, ...] = ()
     qos_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each QOS that has some, in words."""
     shared: tuple[Folder, ...] = ()

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from master.hpc.facts import Facts, Folder
-from master.hpc.plan import Plan
-from windlass.base.checks import Check, Status
+from master.hpc.plan import SitePlan
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.durations import format_duration
 from windlass.base.network import is_loopback
 from windlass.base.plurals import counted
@@ -22,7 +22,7 @@ _TITLES = {"slurm": "Slurm", "pbs": "PBS"}
 _INSTALL = "python3 -m venv {0}/venv && {0}/venv/bin/pip install 'windlass-cluster[hpc]'"
 
 
-def findings(facts: Facts, plan: Plan, *, as_job: bool = False) -> list[Check]:
+def findings(facts: Facts, plan: SitePlan, *, as_job: bool = False) -> list[Check]:
     """Those that failed stop `windlass hpc up`. `as_job`: the master does not run on this machine."""
     here = [] if as_job else [_data(facts, plan), _address(facts), *_processes(facts)]
     return [
@@ -38,11 +38,11 @@ def findings(facts: Facts, plan: Plan, *, as_job: bool = False) -> list[Check]:
 
 
 def _failed(name: str, found: str, advice: str) -> Check:
-    return Check(name=name, status=Status.FAILED, found=found, advice=advice)
+    return Check(name=name, status=CheckStatus.FAILED, found=found, advice=advice)
 
 
 def _warning(name: str, found: str, advice: str) -> Check:
-    return Check(name=name, status=Status.WARNING, found=found, advice=advice)
+    return Check(name=name, status=CheckStatus.WARNING, found=found, advice=advice)
 
 
 def _system(facts: Facts) -> Check:
@@ -78,7 +78,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
-def _queues(facts: Facts, plan: Plan) -> Iterator[Check]:
+def _queues(facts: Facts, plan: SitePlan) -> Iterator[Check]:
     if not facts.system or facts.system_problem:
         return
     kind = "partition" if facts.system == "slurm" else "queue"
@@ -112,7 +112,7 @@ def _try(facts: Facts) -> str:
     return "sbatch --wrap hostname" if facts.system == "slurm" else "qsub -- /bin/hostname"
 
 
-def _accounts(facts: Facts, plan: Plan) -> Iterator[Check]:
+def _accounts(facts: Facts, plan: SitePlan) -> Iterator[Check]:
     names = [account.name for account in facts.accounts]
     if facts.site.accounts is not None and not facts.site.accounts:
         yield _failed(
@@ -132,7 +132,7 @@ def _accounts(facts: Facts, plan: Plan) -> Iterator[Check]:
         yield Check(name="account", found=f"{plan.account.name}{rest}")
 
 
-def _limits(facts: Facts, plan: Plan) -> Iterator[Check]:
+def _limits(facts: Facts, plan: SitePlan) -> Iterator[Check]:
     """Of the account that pays, and of the QOS that its jobs may have. Work over them waits, and says so."""
     paying = plan.account
     if paying is None:
@@ -147,7 +147,7 @@ def _limits(facts: Facts, plan: Plan) -> Iterator[Check]:
         yield Check(name="limits", found="; ".join(told))
 
 
-def _shared(facts: Facts, plan: Plan) -> Iterator[Check]:
+def _shared(facts: Facts, plan: SitePlan) -> Iterator[Check]:
     name, folder = "shared folder", plan.shared
     if folder is None:
         tried = "; ".join(_why_not_shared(one) for one in facts.shared)
@@ -194,7 +194,7 @@ def _why_not_shared(folder: Folder) -> str:
     return f"{folder.path} ({folder.file_system or 'unknown'}) is a disk of this machine alone"
 
 
-def _data(facts: Facts, plan: Plan) -> Check:
+def _data(facts: Facts, plan: SitePlan) -> Check:
     name, folder = "database", plan.data
     if folder is None:
         tried = "; ".join(_why_not_data(one) for one in facts.local)

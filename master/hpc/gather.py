@@ -19,10 +19,10 @@ from pathlib import Path
 
 from agent_bootstrap.agent.node_probe import RUNTIMES, contained_by
 from master.hpc.access import ASSOCIATIONS, accounts_of, closed_partitions, closed_queues
-from master.hpc.facts import Account, Facts, Folder
+from master.hpc.facts import Association, Facts, Folder
 from master.hpc.file_systems import look_at
 from master.hpc.limits import OF_QOS, limits_of_qos
-from provisioner.batch.base import BatchSystem, NoAnswer, Site
+from provisioner.batch.base import BatchSystem, NoAnswer, SiteFacts
 from provisioner.batch.commands import PLACES, Commands, LocalCommands
 from provisioner.batch.pbs.system import PbsSystem
 from provisioner.batch.pbs.text import NODES, QUEUES, Record, documents
@@ -44,7 +44,7 @@ _DISCARD_PORT = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class GivenPlaces:
     """What the user says of places; None: find out."""
 
     shared: Path | None = None
@@ -56,10 +56,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SiteFacts:
-    site: Site = Site()  # noqa: RUF009 - frozen
+    site: SiteFacts = SiteFacts()  # noqa: RUF009 - frozen
     problem: str = ""
     closed: Mapping[str, str]
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[Association, ...] = ()
     qos_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     """Addresses or names of nodes."""
@@ -81,7 +81,7 @@ def batch_system(name: str, commands: Commands) -> BatchSystem:
     return SlurmSystem(commands) if name == "slurm" else PbsSystem(commands)
 
 
-async def gather(where: Where) -> Facts:
+async def gather(where: GivenPlaces) -> Facts:
     user = pwd.getpwuid(os.geteuid()).pw_name
     name = system_of(where.path)
     commands = LocalCommands(path=where.path)
@@ -111,7 +111,7 @@ async def gather(where: Where) -> Facts:
     )
 
 
-def _here(where: Where) -> Facts:
+def _here(where: GivenPlaces) -> Facts:
     """What needs no batch system. Blocks."""
     isolation, problem = _isolation()
     return Facts(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from master.hpc.as_job import MasterJobSpec, folder_of, read_leg, submit
 from master.hpc.gather import address_towards
-from master.hpc.place import MasterRecord, Place
+from master.hpc.place import MasterFolder, MasterRecord
 from master.hpc.private import id_of, start
 from windlass.base.errors import BatchSystemError, WindlassError
 from windlass.deploy.local.cluster import LocalCluster
@@ -25,7 +25,7 @@ CLUSTER = "cluster"
 TOLD_TO_END = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(place: Place, number: int) -> None:
+def run(place: MasterFolder, number: int) -> None:
     """Returns when the site ends the job, or the user has ended the master."""
     known = place.running()
     if known is None or not known.is_up:
@@ -57,7 +57,7 @@ def run(place: Place, number: int) -> None:
         cluster.down()
 
 
-def _submit_next(place: Place, leg: MasterJobSpec, number: int) -> None:
+def _submit_next(place: MasterFolder, leg: MasterJobSpec, number: int) -> None:
     """A site may forbid it from within jobs: then this leg is the last one."""
     job = os.environ.get("SLURM_JOB_ID") or os.environ.get("PBS_JOBID") or ""
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
@@ -77,6 +77,6 @@ if __name__ == "__main__":
     for number in TOLD_TO_END:
         signal.signal(number, lambda *_: sys.exit(0))
     try:
-        run(Place(Path(sys.argv[1])), int(sys.argv[2]))
+        run(MasterFolder(Path(sys.argv[1])), int(sys.argv[2]))
     except WindlassError as error:
         sys.exit(f"error: {error.message}")

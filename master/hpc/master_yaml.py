@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import yaml
 
-from master.hpc.plan import Plan, PlannedPool
+from master.hpc.plan import PlannedPool, SitePlan
 from windlass.base.durations import format_duration
 from windlass.base.plurals import counted
 
@@ -18,14 +18,14 @@ _TITLE = {"slurm": "Slurm", "pbs": "PBS"}
 _EXAMPLE = {"slurm": '["--exclude=badnode"]', "pbs": '["-l place=scatter"]'}
 
 
-def master_yaml(plan: Plan, port: int) -> str:
+def master_yaml(plan: SitePlan, port: int) -> str:
     """Raises ValueError for a plan without a shared folder."""
     if plan.shared is None:
         raise ValueError("no shared folder")
     return "\n".join(_lines(plan, port, plan.shared.path)) + "\n"
 
 
-def _lines(plan: Plan, port: int, shared: str) -> Iterator[str]:
+def _lines(plan: SitePlan, port: int, shared: str) -> Iterator[str]:
     title = _TITLE[plan.system]
     yield from (
         f"# The master.yaml of your private master on {title}, written by `windlass hpc up`.",
@@ -57,7 +57,7 @@ def _lines(plan: Plan, port: int, shared: str) -> Iterator[str]:
         yield f"  # {name}: left out, {why}"
 
 
-def _pool(plan: Plan, pool: PlannedPool, shared: str) -> Iterator[str]:
+def _pool(plan: SitePlan, pool: PlannedPool, shared: str) -> Iterator[str]:
     what = f"{pool.slots_per_node} {'GPUs' if pool.is_gpu else 'CPUs'}"
     yield f"  - pool_name: {_text(pool.name)}        # {counted(pool.queue.nodes, 'node')} of {what}; {_limits(pool)}"
     yield "    provider:"

@@ -41,7 +41,7 @@ class MasterRecord(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MasterFolder:
     path: Path
 
     @property
@@ -77,7 +77,7 @@ class Place:
         write_atomic(self.record, running.model_dump_json(indent=2).encode(), durable=True)
 
 
-def find_place(given: Path | None) -> tuple[Place, MasterRecord] | None:
+def find_place(given: Path | None) -> tuple[MasterFolder, MasterRecord] | None:
     """A master that was started before, which may have ended.
 
     $PROJECT and $SCRATCH may be of many users. What others can write there is not read: it names programs that are run.
@@ -91,13 +91,13 @@ def find_place(given: Path | None) -> tuple[Place, MasterRecord] | None:
                 f"{path} is a link, belongs to another user or may be written by others: give a folder of your own "
                 "with --dir, or chmod go-w it"
             )
-        place = Place(path)
+        place = MasterFolder(path)
         if (running := place.running()) is not None:
             return place, running
     return None
 
 
-def known_place(given: Path | None) -> tuple[Place, MasterRecord]:
+def known_place(given: Path | None) -> tuple[MasterFolder, MasterRecord]:
     """Raises InvalidArgument where no master was ever started."""
     if (found := find_place(given)) is not None:
         return found

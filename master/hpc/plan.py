@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from master.hpc.facts import Account, Facts, Folder
+from master.hpc.facts import Association, Facts, Folder
 from provisioner.batch.base import Queue
 
 USUAL_WALLTIME_S = 4 * 3600.0
@@ -30,7 +30,7 @@ class PlannedPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SitePlan:
     system: str
     shared: Folder | None
     """Where nodes see our files."""
@@ -42,7 +42,7 @@ class Plan:
     pools: tuple[PlannedPool, ...]
     refused: dict[str, str]
     """Queues that cannot be used, and why."""
-    account: Account | None
+    account: Association | None
     account_is_given: bool
     max_queued: int
     path: str = ""
@@ -65,7 +65,7 @@ class Plan:
         return ranked[0].name if ranked else ""
 
 
-def plan_of(facts: Facts, *, uid: int, account: str = "", path: str = "") -> Plan:
+def plan_of(facts: Facts, *, uid: int, account: str = "", path: str = "") -> SitePlan:
     """`account`: that pays, if the user says so."""
     refused = {
         name: why
@@ -77,7 +77,7 @@ def plan_of(facts: Facts, *, uid: int, account: str = "", path: str = "") -> Pla
     )
     paying = _paying(facts.accounts, account)
     most = MOST_QUEUED if paying is None or paying.max_submit is None else paying.max_submit
-    return Plan(
+    return SitePlan(
         system=facts.system,
         shared=_shared(facts),
         data=_data(facts.local),
@@ -117,10 +117,10 @@ def _walltime(most: float | None) -> float:
     return USUAL_WALLTIME_S if most is None else min(most, USUAL_WALLTIME_S)
 
 
-def _paying(accounts: Sequence[Account], given: str) -> Account | None:
+def _paying(accounts: Sequence[Association], given: str) -> Association | None:
     """The user's default account first."""
     if given:
-        return next((one for one in accounts if one.name == given), Account(name=given))
+        return next((one for one in accounts if one.name == given), Association(name=given))
     return next((one for one in accounts if not one.partition), None)
 
 

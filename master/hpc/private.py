@@ -14,15 +14,15 @@ from pathlib import Path
 
 from master.config import MasterConfig, load
 from master.hpc.master_yaml import master_yaml
-from master.hpc.place import MasterRecord, Place
-from master.hpc.plan import Plan
+from master.hpc.place import MasterFolder, MasterRecord
+from master.hpc.plan import SitePlan
 from windlass.base.errors import Conflict, InvalidArgument, WindlassError
 from windlass.base.files import write_atomic
 from windlass.deploy.local.certificate import certificate_of, session_at
-from windlass.deploy.local.cluster import LocalCluster, Start, Started
+from windlass.deploy.local.cluster import LocalCluster, Started, StartOptions
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.options import Options
-from windlass.deploy.local.services import MASTER, Service
+from windlass.deploy.local.services import MASTER, LocalService
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import open_session
 
@@ -64,7 +64,7 @@ def require_here(known: MasterRecord, host: str, where: str) -> None:
     )
 
 
-def write_config(place: Place, plan: Plan, *, overwrite: bool) -> bool:
+def write_config(place: MasterFolder, plan: SitePlan, *, overwrite: bool) -> bool:
     """Unless it is there: whether it was written. What is overwritten is kept beside it."""
     if place.master_yaml.exists():
         if not overwrite:
@@ -77,7 +77,7 @@ def write_config(place: Place, plan: Plan, *, overwrite: bool) -> bool:
 
 
 def start(
-    place: Place, folder: ClusterFolder, *, restart: bool, say: Say, host: str | None = None
+    place: MasterFolder, folder: ClusterFolder, *, restart: bool, say: Say, host: str | None = None
 ) -> tuple[Started, bool]:
     """The master, and whether this was its first start. `host`: instead of that in master.yaml.
 
@@ -89,10 +89,10 @@ def start(
     if not cluster.services.of(MASTER).is_alive:
         require_free(config, place)
     options = Options(host=config.host, port=config.port, agents=0, master_config=place.master_yaml)
-    return cluster.up(options, Start(restart=restart), with_agents=False), first
+    return cluster.up(options, StartOptions(restart=restart), with_agents=False), first
 
 
-def require_free(config: MasterConfig, place: Place) -> None:
+def require_free(config: MasterConfig, place: MasterFolder) -> None:
     """Raises Conflict, InvalidArgument."""
     if (problem := _bind_problem(config.host, config.port)) is None:
         return
@@ -126,7 +126,7 @@ def fingerprint_of_master(folder: ClusterFolder, options: Options) -> str:
     return "" if certificate is None else certificate.fingerprint
 
 
-def service_of(running: MasterRecord) -> Service:
+def service_of(running: MasterRecord) -> LocalService:
     """Its process, on its own machine."""
     return LocalCluster(ClusterFolder(running.folder)).services.of(MASTER)
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from agent_bootstrap.agent.node_probe import NodeReport
 from agent_bootstrap.channels.streams import connected
 from agent_bootstrap.channels.tickets import NOTICE
-from master.hpc.plan import Plan, PlannedPool
+from master.hpc.plan import PlannedPool, SitePlan
 from master.wiring.batch.keys import ALL_CHANNELS
 from provisioner.batch.base import (
     SCRIPT_NAME,
@@ -32,7 +32,7 @@ from provisioner.batch.base import (
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.far_ends import RelayKeeper
 from provisioner.batch.pipes import LocalPipes
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import BatchSystemError
 from windlass.base.packages import VERSION
 
@@ -160,11 +160,11 @@ def _scratch(name: str, report: NodeReport) -> Check:
 
 
 def _bad(name: str, found: str, advice: str) -> Check:
-    return Check(name=name, status=Status.FAILED, found=found, advice=advice)
+    return Check(name=name, status=CheckStatus.FAILED, found=found, advice=advice)
 
 
 def _warning(name: str, found: str, advice: str) -> Check:
-    return Check(name=name, status=Status.WARNING, found=found, advice=advice)
+    return Check(name=name, status=CheckStatus.WARNING, found=found, advice=advice)
 
 
 def probe_script(
@@ -180,7 +180,7 @@ def probe_script(
 
 
 async def probe(
-    system: BatchSystem, plan: Plan, *, limit_s: float, port: int | None
+    system: BatchSystem, plan: SitePlan, *, limit_s: float, port: int | None
 ) -> list[Probed]:
     """All queues at once. `port`: where a master listens; None: we listen. Leaves no job and no file."""
     if plan.shared is None:
@@ -198,7 +198,7 @@ async def probe(
 
 
 @asynccontextmanager
-async def _relay(plan: Plan, root: Path, port: int) -> AsyncIterator[None]:
+async def _relay(plan: SitePlan, root: Path, port: int) -> AsyncIterator[None]:
     """As the master would have one for its jobs."""
     keeper = RelayKeeper(
         LocalPipes(path=plan.path),
@@ -219,7 +219,7 @@ async def _relay(plan: Plan, root: Path, port: int) -> AsyncIterator[None]:
 
 
 async def _one(
-    system: BatchSystem, plan: Plan, pool: PlannedPool, root: Path, port: int, limit_s: float
+    system: BatchSystem, plan: SitePlan, pool: PlannedPool, root: Path, port: int, limit_s: float
 ) -> Probed:
     name = f"{root.name}-{pool.name}"
     directory = root / pool.name

@@ -35,7 +35,7 @@ _VERSION = re.compile(r"^Python (\d+)\.(\d+)\S*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class SshLogin:
     """Where `--ssh` and its companions lead."""
 
     spec: str
@@ -53,7 +53,7 @@ class RemoteOutput:
     err: str
 
 
-def run_there(login: Login, words: Sequence[str]) -> RemoteOutput:
+def run_there(login: SshLogin, words: Sequence[str]) -> RemoteOutput:
     """Raises BatchSystemError, with the way out."""
     try:  # paramiko is of the extra
         from windlass.install.hosts import parse_host
@@ -73,7 +73,7 @@ def run_there(login: Login, words: Sequence[str]) -> RemoteOutput:
     return RemoteOutput(done.code, done.out, done.err)
 
 
-def not_installed(login: Login, pythons: str) -> str:
+def not_installed(login: SshLogin, pythons: str) -> str:
     """`pythons`: what the Pythons there said of themselves."""
     if login.program:
         return f"there is no program {login.program} on {login.spec}: correct --ssh-windlass"

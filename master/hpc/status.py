@@ -9,7 +9,7 @@ from pathlib import Path
 
 from master.hpc import jobs
 from master.hpc.as_job import legs, read_leg
-from master.hpc.place import MasterRecord, Place, known_place
+from master.hpc.place import MasterFolder, MasterRecord, known_place
 from master.hpc.private import answers, command, service_of
 from master.hpc.up import ssh_line
 from provisioner.batch.base import JobReport, NoAnswer
@@ -19,7 +19,7 @@ from windlass.deploy.local.services import MASTER, Condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ClusterStatus:
     running: MasterRecord
     is_up: bool
     words: str
@@ -28,7 +28,7 @@ class Found:
     """Why it is not known which there are."""
 
 
-async def look(dir_: Path | None) -> Found:
+async def look(dir_: Path | None) -> ClusterStatus:
     """Raises InvalidArgument where no master was ever started."""
     place, running = known_place(dir_)
     is_up = await asyncio.to_thread(answers, running)
@@ -38,11 +38,11 @@ async def look(dir_: Path | None) -> Found:
     try:
         found = await jobs.jobs_of(jobs.system_of(running), running.cluster_id)
     except NoAnswer as error:
-        return Found(running=running, is_up=is_up, words=words, jobs_problem=error.message)
-    return Found(running=running, is_up=is_up, words=words, jobs=tuple(found))
+        return ClusterStatus(running=running, is_up=is_up, words=words, jobs_problem=error.message)
+    return ClusterStatus(running=running, is_up=is_up, words=words, jobs=tuple(found))
 
 
-def _words(place: Place, running: MasterRecord, is_up: bool) -> str:
+def _words(place: MasterFolder, running: MasterRecord, is_up: bool) -> str:
     if is_up:
         line = ssh_line(running)
         return f"The master runs on {running.host}, at {running.url}. From your computer: {line}"
@@ -67,7 +67,7 @@ def _words(place: Place, running: MasterRecord, is_up: bool) -> str:
     )
 
 
-async def _words_of_job(place: Place) -> str:
+async def _words_of_job(place: MasterFolder) -> str:
     try:
         found = await legs(read_leg(place))
     except NoAnswer as error:
@@ -82,7 +82,7 @@ async def _words_of_job(place: Place) -> str:
     )
 
 
-async def _words_of_legs(place: Place, words: str) -> str:
+async def _words_of_legs(place: MasterFolder, words: str) -> str:
     """Of a master that answers."""
     try:
         found = await legs(read_leg(place))
@@ -92,7 +92,7 @@ async def _words_of_legs(place: Place, words: str) -> str:
     return f"{words}\nIt is batch job {shown}" if shown else words
 
 
-def described(found: Found) -> dict[str, object]:
+def described(found: ClusterStatus) -> dict[str, object]:
     """For programs."""
     return {
         "isUp": found.is_up,

@@ -24,10 +24,10 @@ from master.hpc.as_job import (
 )
 from master.hpc.facts import Facts
 from master.hpc.findings import findings
-from master.hpc.gather import Where, gather
+from master.hpc.gather import GivenPlaces, gather
 from master.hpc.leg import CLUSTER
-from master.hpc.place import MasterRecord, Place, find_place
-from master.hpc.plan import Plan, plan_of
+from master.hpc.place import MasterFolder, MasterRecord, find_place
+from master.hpc.plan import SitePlan, plan_of
 from master.hpc.private import (
     Say,
     Up,
@@ -44,7 +44,7 @@ from master.hpc.remote import ssh_line as forward
 from windlass.base.checks import Check
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.deploy.local.folder import ClusterFolder
-from windlass.deploy.local.services import MASTER, Condition, Services
+from windlass.deploy.local.services import MASTER, Condition, LocalServices
 
 START_LIMIT_S = 300.0
 """How long to wait for a master that is a batch job."""
@@ -54,8 +54,8 @@ Report = Callable[[list[Check]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    where: Where
+class UpOptions:
+    where: GivenPlaces
     account: str = ""
     overwrite: bool = False
     restart: bool = False
@@ -66,7 +66,7 @@ class Wishes:
     """Of each of its legs."""
 
 
-def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
+def up(wishes: UpOptions, *, say: Say, report: Report) -> Iterator[str]:
     """What to tell the user. `report` ends it where a check failed."""
     say("Looking at the site")
     known = find_place(wishes.where.shared)
@@ -83,15 +83,15 @@ def up(wishes: Wishes, *, say: Say, report: Report) -> Iterator[str]:
         return _as_job(facts, plan, wishes, say)
     if plan.shared is None or plan.data is None:
         raise InvalidArgument("there is no folder to use")  # `report` has ended it before
-    place = Place(Path(plan.shared.path))
+    place = MasterFolder(Path(plan.shared.path))
     folder = ClusterFolder(known[1].folder if known is not None else Path(plan.data.path))
     return told(place, _started(place, folder, facts, plan, wishes, say))
 
 
-def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]:
+def _as_job(facts: Facts, plan: SitePlan, wishes: UpOptions, say: Say) -> Iterator[str]:
     if plan.shared is None:
         raise InvalidArgument("there is no folder to use")  # `report` has ended it before
-    place = Place(Path(plan.shared.path))
+    place = MasterFolder(Path(plan.shared.path))
     leg = new_leg(plan, queue=wishes.queue, walltime_s=wishes.walltime_s)
     place.make()
     wrote = write_config(place, plan, overwrite=wishes.overwrite)
@@ -118,7 +118,7 @@ def _as_job(facts: Facts, plan: Plan, wishes: Wishes, say: Say) -> Iterator[str]
     return told(place, done)
 
 
-def _leg_before(place: Place, known: MasterRecord, new: MasterJobSpec) -> MasterJobSpec:
+def _leg_before(place: MasterFolder, known: MasterRecord, new: MasterJobSpec) -> MasterJobSpec:
     """How its legs are submitted; where that cannot be read, as one would be now: their names are in master.json."""
     try:
         return read_leg(place)
@@ -126,7 +126,7 @@ def _leg_before(place: Place, known: MasterRecord, new: MasterJobSpec) -> Master
         return new.model_copy(update={"name": known.job, "path": known.path or new.path})
 
 
-def _await_start(place: Place, leg: MasterJobSpec) -> MasterRecord | None:
+def _await_start(place: MasterFolder, leg: MasterJobSpec) -> MasterRecord | None:
     """None: it waits in the queue, or its job has ended."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
@@ -151,11 +151,16 @@ def require_same_kind(known: MasterRecord, *, as_job: bool) -> None:
 
 
 def _started(
-    place: Place, folder: ClusterFolder, facts: Facts, plan: Plan, wishes: Wishes, say: Say
+    place: MasterFolder,
+    folder: ClusterFolder,
+    facts: Facts,
+    plan: SitePlan,
+    wishes: UpOptions,
+    say: Say,
 ) -> Up:
     place.make()
     wrote = write_config(place, plan, overwrite=wishes.overwrite)
-    runs = Services(folder).of(MASTER).condition is Condition.RUNNING
+    runs = LocalServices(folder).of(MASTER).condition is Condition.RUNNING
     known = place.running()
     if runs and known is not None and not wishes.restart:
         return Up(running=known, fingerprint="", wrote_yaml=wrote, was_running=True)
@@ -178,7 +183,7 @@ def _started(
     )
 
 
-def told(place: Place, done: Up) -> Iterator[str]:
+def told(place: MasterFolder, done: Up) -> Iterator[str]:
     running = done.running
     verb = "already runs" if done.was_running else "is up"
     yield f"The master {verb} at {running.url}, on {running.host}. Its data: {running.folder}"
@@ -206,5 +211,5 @@ def user_name() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _option(where: Where) -> str:
+def _option(where: GivenPlaces) -> str:
     return "" if where.shared is None else f" --dir {shlex.quote(str(where.shared))}"

@@ -12,14 +12,14 @@ from windlass.base.errors import InvalidArgument, WindlassError
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class QueueMove:
     """Stand right beside another job of the same pool, with its priority."""
 
     side: Side
     anchor_id: str
 
 
-Action: TypeAlias = JobChange | Move
+Action: TypeAlias = JobChange | QueueMove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class JobUpdate:
         if self.resource_pool is not None:
             actions.append(SetPool(self.resource_pool))
         if self.ahead_of is not None:
-            actions.append(Move(Side.AHEAD, self.ahead_of))
+            actions.append(QueueMove(Side.AHEAD, self.ahead_of))
         if self.behind_of is not None:
-            actions.append(Move(Side.BEHIND, self.behind_of))
+            actions.append(QueueMove(Side.BEHIND, self.behind_of))
         if len(actions) != 1:
             raise InvalidArgument(
                 "an update must have exactly one of priority, weight, resourcePool, aheadOf and behindOf, "

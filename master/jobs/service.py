@@ -17,13 +17,13 @@ from master.core.actor import Actor
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
 from master.core.visibility import Visibility
-from master.jobs.changes import JobUpdate, Move, UpdatesFailed
+from master.jobs.changes import JobUpdate, QueueMove, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
 from master.jobs.ports import Allocations, JobFacts, JobRoot, JobSource, PoolQueues
 from master.jobs.positions import place_beside
 from master.jobs.queue import QueuedJob, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
-from master.store.mailbox import Mailbox
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from rm_backends.views import (
     MOST_ADVANCED_FIRST,
@@ -66,7 +66,7 @@ class JobService:
         self._allocations = allocations
         self._waits = WaitQueries(store)
         self._clock = clock
-        self._mailbox = Mailbox("job queue")
+        self._mailbox = SerialQueue("job queue")
 
     # What there is
 
@@ -219,12 +219,12 @@ class JobService:
 
     async def _do(self, update: JobUpdate, by: Actor) -> None:
         action = update.action()
-        if isinstance(action, Move):
+        if isinstance(action, QueueMove):
             await self._mailbox.run(lambda: self._move(update.job_id, action, by))
         else:
             await self.update(update.job_id, action, by=by)
 
-    async def _move(self, job_id: str, move: Move, by: Actor) -> None:
+    async def _move(self, job_id: str, move: QueueMove, by: Actor) -> None:
         root = self._root(job_id)
         pool, anchor_pool = root.job_facts().pool, self._root(move.anchor_id).job_facts().pool
         if pool != anchor_pool:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from agent_bootstrap.protocol import LogBatch
 from master.logs.reading import newest_id
-from master.logs.rows import STORED_NUL, TaskLog, to_microseconds
+from master.logs.rows import STORED_NUL, TaskLine, to_microseconds
 from master.logs.tables import LogEntry, LogOffset
 from master.store.rows import fetch
 from master.store.statements import table_of
@@ -29,7 +29,7 @@ class DeleteSome:
     task_id: str
 
 
-LogWork: TypeAlias = LogBatch | tuple[TaskLog, ...] | DeleteSome
+LogWork: TypeAlias = LogBatch | tuple[TaskLine, ...] | DeleteSome
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _batch_rows(batch: LogBatch, first_id: int) -> Iterable[dict[str, object]]:
         }
 
 
-def _posted_rows(entries: Iterable[TaskLog], first_id: int) -> Iterable[dict[str, object]]:
+def _posted_rows(entries: Iterable[TaskLine], first_id: int) -> Iterable[dict[str, object]]:
     for id_, entry in enumerate(entries, first_id):
         yield {
             "id": id_,

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from master.logs.rows import TaskLog
+from master.logs.rows import TaskLine
 from master.logs.store import LogStore
 from windlass.base.clock import Clock
 from windlass.base.errors import WindlassError
@@ -18,12 +18,12 @@ MAX_WAITING = 20_000
 
 
 class MasterLines:
-    """Implements `master.allocations.task_messages.TaskLog`. A task group owns `run()`."""
+    """Implements `master.allocations.task_messages.TaskLogWriter`. A task group owns `run()`."""
 
     def __init__(self, logs: LogStore, clock: Clock) -> None:
         self._logs = logs
         self._clock = clock
-        self._waiting: list[TaskLog] = []
+        self._waiting: list[TaskLine] = []
         self._woken = asyncio.Event()
         self._ending = False
 
@@ -32,7 +32,7 @@ class MasterLines:
             log.warning("task log line dropped: the log store is too slow", task_id=task_id)
             return
         self._waiting.append(
-            TaskLog(
+            TaskLine(
                 task_id=task_id,
                 allocation_id=allocation_id,
                 timestamp=self._clock.now(),

@@ -15,7 +15,7 @@ from functools import partial
 from master.core.patterns import Pattern
 from master.logs.matching import Slice, look
 from master.logs.rows import LogRow
-from master.logs.search_turns import Budget, Turns
+from master.logs.search_turns import CpuBudget, Turns
 from windlass.base.errors import InvalidArgument, WindlassError
 
 THREADS = 2
@@ -37,12 +37,12 @@ class SearchesThrottled(WindlassError):
 
 
 @dataclass(slots=True)
-class Search:
+class LogSearch:
     """One search of one user."""
 
     pattern: Pattern
     user: int | None
-    budget: Budget
+    budget: CpuBudget
     lines: int = 0
     """That were looked at."""
 
@@ -54,19 +54,19 @@ class RegexFilter:
         self._search_cpu_s = search_cpu_s
         self._user_cpu_s = user_cpu_s
         self._turns = Turns(THREADS, "log-search")
-        self._users: dict[int | None, Budget] = {}
+        self._users: dict[int | None, CpuBudget] = {}
 
-    async def begin(self, text: str, user: int | None) -> Search:
+    async def begin(self, text: str, user: int | None) -> LogSearch:
         """Raises InvalidArgument if it is no regular expression, or not a supported one; SearchesThrottled."""
         now = asyncio.get_running_loop().time()
-        budget = Budget(self._search_cpu_s, SEARCH_CPU_PER_S, self._search_cpu_s, now)
+        budget = CpuBudget(self._search_cpu_s, SEARCH_CPU_PER_S, self._search_cpu_s, now)
         self._require_budget(user, now)
         pattern, _ = await self._turns.run(
             user, partial(_compiled, text), lambda made: self._spend(user, made[1])
         )
-        return Search(pattern, user, budget)
+        return LogSearch(pattern, user, budget)
 
-    async def keep(self, search: Search, rows: Sequence[LogRow]) -> Sequence[LogRow]:
+    async def keep(self, search: LogSearch, rows: Sequence[LogRow]) -> Sequence[LogRow]:
         """The rows in which the pattern is found. Raises InvalidArgument or SearchesThrottled where that takes long."""
         kept: list[LogRow] = []
         while rows:
@@ -88,7 +88,7 @@ class RegexFilter:
     async def close(self) -> None:
         await self._turns.close()
 
-    def _require_left(self, search: Search) -> None:
+    def _require_left(self, search: LogSearch) -> None:
         now = asyncio.get_running_loop().time()
         if search.budget.left(now) <= 0:
             raise InvalidArgument(
@@ -105,7 +105,7 @@ class RegexFilter:
                 f"expressions, and try again in {math.ceil(wait_s)} s"
             )
 
-    def _account(self, search: Search, done: Slice) -> None:
+    def _account(self, search: LogSearch, done: Slice) -> None:
         search.lines += done.looked_at
         search.budget.spend(done.spent_s, asyncio.get_running_loop().time())
         self._spend(search.user, done.spent_s)
@@ -116,7 +116,7 @@ class RegexFilter:
             full = [who for who, one in self._users.items() if one.left(now) >= one.most_s]
             for who in full:
                 del self._users[who]
-        new = Budget(self._user_cpu_s, USER_CPU_PER_S, self._user_cpu_s, now)
+        new = CpuBudget(self._user_cpu_s, USER_CPU_PER_S, self._user_cpu_s, now)
         self._users.setdefault(user, new).spend(spent_s, now)
 
 

@@ -15,7 +15,7 @@ NO_RANK = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLog:
+class TaskLine:
     """A line that is not an agent's: posted over REST (source `task`) or written by the master (source `master`)."""
 
     task_id: str
@@ -33,7 +33,7 @@ class TaskLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogRow(TaskLog):
+class LogRow(TaskLine):
     """A stored line. `log` has no newline at the end."""
 
     id: int
@@ -80,7 +80,7 @@ def from_microseconds(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
-def format_message(row: TaskLog) -> str:
+def format_message(row: TaskLine) -> str:
     """The line as clients print it, newline included: "[2026-01-01T00:00:00.000000Z] 0a1b2c3d [rank=0] || INFO: x"."""
     utc = row.timestamp.astimezone(UTC).replace(tzinfo=None)
     time = f"{utc.isoformat(timespec='microseconds')}Z"

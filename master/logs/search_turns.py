@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Budget:
+class CpuBudget:
     """CPU time that may be spent, and that comes back slowly."""
 
     most_s: float

@@ -30,8 +30,8 @@ from master.logs.ingest import (
     weigh,
 )
 from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
-from master.logs.regex_filter import RegexFilter, Search
-from master.logs.rows import LogQuery, LogRow, TaskLog
+from master.logs.regex_filter import LogSearch, RegexFilter
+from master.logs.rows import LogQuery, LogRow, TaskLine
 from master.logs.tables import LOGS, LogMeta, LogOffset
 from master.store.database import Database, open_database, parse_url
 from master.store.faults import as_windlass_error
@@ -113,7 +113,7 @@ class LogStore:
         """
         return (await self._writer.submit(self._lane, batch)).next_offset
 
-    async def append(self, entries: Sequence[TaskLog]) -> None:
+    async def append(self, entries: Sequence[TaskLine]) -> None:
         """Store lines that do not come from an agent's log files."""
         if entries:
             await self._writer.submit(self._lane, tuple(entries))
@@ -179,7 +179,7 @@ class LogStore:
         finally:
             self._followers.remove(follower)
 
-    async def _checked(self, query: LogQuery) -> Search | None:
+    async def _checked(self, query: LogQuery) -> LogSearch | None:
         """Its search for a regular expression, if it is one."""
         if query.limit < 0:
             raise InvalidArgument(f"limit: {query.limit} is negative: use 0 for all lines")
@@ -194,7 +194,7 @@ class LogStore:
         return (0, newest or 0)
 
     async def _search(
-        self, query: LogQuery, search: Search | None, ids: IdRange, *, narrow: bool = False
+        self, query: LogQuery, search: LogSearch | None, ids: IdRange, *, narrow: bool = False
     ) -> AsyncGenerator[Sequence[LogRow], None]:
         """Pages with ids in a range, up to the limit, through the regular expression if there is one."""
         left = query.limit

@@ -18,7 +18,7 @@ from master.logs.tables import LOGS
 from master.recovery import postgres_copy
 from master.recovery.identity import LastBackup, note_backup
 from master.recovery.manifest import (
-    FileEntry,
+    BackupFile,
     Manifest,
     TableEntry,
     copy_private,
@@ -27,7 +27,7 @@ from master.recovery.manifest import (
     sync_folders,
     write_manifest,
 )
-from master.recovery.places import Places, SqliteFiles
+from master.recovery.places import DataPlaces, SqliteFiles
 from master.recovery.sqlite_files import copy_live
 from master.recovery.state_facts import StateFacts, facts_of_file, revision_of_file
 from master.store.blobs import blob_path
@@ -40,7 +40,7 @@ LOGS_FILE = "logs.db"
 BLOBS = "blobs"
 
 
-async def make_backup(places: Places, target: Path, now: datetime) -> Manifest:
+async def make_backup(places: DataPlaces, target: Path, now: datetime) -> Manifest:
     """Make the folder `target`, in one that exists.
 
     Raises Conflict or InvalidArgument if it cannot be made, InvalidState if what is there cannot be backed up, OSError.
@@ -67,7 +67,7 @@ def _begin(target: Path) -> tuple[Path, Path]:
     return target, Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
 
 
-async def _fill(places: Places, partial: Path, now: datetime) -> Manifest:
+async def _fill(places: DataPlaces, partial: Path, now: datetime) -> Manifest:
     tables: tuple[TableEntry, ...] = ()
     if places.files is not None:
         facts, logs_revision = await asyncio.to_thread(_copy_databases, places.files, partial)
@@ -96,7 +96,7 @@ def _copy_databases(files: SqliteFiles, partial: Path) -> tuple[StateFacts, str]
 
 def _copy_rest(
     folder: Path, partial: Path, blobs: Iterable[str]
-) -> tuple[dict[str, FileEntry], tuple[str, ...]]:
+) -> tuple[dict[str, BackupFile], tuple[str, ...]]:
     """Secret, TLS authority and blobs. A blob that is not whole does not keep the rest from being saved."""
     entries = {str(p.relative_to(partial)): entry_of(p) for p in partial.rglob("*") if p.is_file()}
     entries[SECRET] = copy_private(folder / SECRET, partial / SECRET)

@@ -13,7 +13,7 @@ from master.recovery import postgres_copy
 from master.recovery.backup import BLOBS
 from master.recovery.decision import Refuse, decide
 from master.recovery.inspection import look
-from master.recovery.places import Places
+from master.recovery.places import DataPlaces
 from master.recovery.sqlite_files import reading
 from master.recovery.state_facts import blobs_of_file
 from master.store.blobs import blob_path
@@ -29,7 +29,7 @@ class Finding:
     problems: tuple[str, ...] = ()
 
 
-async def check(places: Places, *, full: bool) -> list[Finding]:
+async def check(places: DataPlaces, *, full: bool) -> list[Finding]:
     """`full` reads everything: databases page by page, and every file that the state names."""
     findings = [await _at_a_start(places)]
     if not full:
@@ -47,7 +47,7 @@ async def check(places: Places, *, full: bool) -> list[Finding]:
     return findings
 
 
-async def _at_a_start(places: Places) -> Finding:
+async def _at_a_start(places: DataPlaces) -> Finding:
     what = f"{places.folder}: what a start would say"
     try:
         decision = decide(await look(places, inline=False))

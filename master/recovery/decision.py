@@ -28,7 +28,7 @@ class Content(StrEnum):
     OURS = "ours"
 
 
-class Lost(StrEnum):
+class LosablePart(StrEnum):
     """What a cluster can go on without, if an operator says so."""
 
     SECRET = "secret"  # noqa: S105  (the name of a file)
@@ -49,7 +49,7 @@ class FoundDatabase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundData:
     folder: Path
     identity: Identity | None
     """None: a folder of 0.1, or a new one."""
@@ -62,13 +62,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartCluster:
     cluster_id: str
-    replace: frozenset[Lost] = frozenset()
+    replace: frozenset[LosablePart] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateCluster:
     cluster_id: str | None = None
     """None: make one up. Else a first start that was cut goes on."""
 
@@ -78,22 +78,24 @@ class Refuse:
     text: str
 
 
-def decide(found: Found, may_replace: Collection[Lost] = ()) -> Start | Create | Refuse:
+def decide(
+    found: FoundData, may_replace: Collection[LosablePart] = ()
+) -> StartCluster | CreateCluster | Refuse:
     problem = next(_problems_of_the_state(found), None)
     if problem is not None:
         return Refuse(problem)
     if found.identity is not None and _is_new(found):
-        return Create(found.identity.cluster_id)
+        return CreateCluster(found.identity.cluster_id)
     if found.state.content is not Content.OURS or found.state.cluster_id is None:
-        return Create()
+        return CreateCluster()
     losses = dict(_losses(found))
     for lost, text in losses.items():
         if lost not in may_replace:
             return Refuse(text)
-    return Start(found.state.cluster_id, frozenset(losses))
+    return StartCluster(found.state.cluster_id, frozenset(losses))
 
 
-def _problems_of_the_state(found: Found) -> Iterator[str]:
+def _problems_of_the_state(found: FoundData) -> Iterator[str]:
     identity, state = found.identity, found.state
     if identity is not None and identity.state is FolderState.RESTORING:
         yield f"a restore into {found.folder} did not come to its end: restore again into the same folder"
@@ -125,12 +127,12 @@ def _problems_of_the_state(found: Found) -> Iterator[str]:
         )
 
 
-def _is_new(found: Found) -> bool:
+def _is_new(found: FoundData) -> bool:
     """Whether a first start has begun here and did not come to its end."""
     return found.identity is not None and found.identity.state is FolderState.CREATING
 
 
-def _remains(found: Found) -> str:
+def _remains(found: FoundData) -> str:
     """What a folder without a database still has of a cluster; nothing if its first start did not end."""
     if _is_new(found):
         return ""
@@ -143,7 +145,7 @@ def _remains(found: Found) -> str:
     return ", ".join(name for name, there in parts if there)
 
 
-def _losses(found: Found) -> Iterator[tuple[Lost, str]]:
+def _losses(found: FoundData) -> Iterator[tuple[LosablePart, str]]:
     """Of a cluster whose state is whole."""
     state, logs, where = found.state, found.logs, found.folder
     go_on = "To go on without it, start with --replace-lost {}"
@@ -153,17 +155,17 @@ def _losses(found: Found) -> Iterator[tuple[Lost, str]]:
             Content.FOREIGN: f"is not that of cluster {state.cluster_id}",
         }.get(found.secret, "is damaged: it does not hold 32 bytes in hexadecimal")
         yield (
-            Lost.SECRET,
+            LosablePart.SECRET,
             f"{where / 'secret'} {what}: {found.way_back}, and take the file from there. "
-            f"{go_on.format(Lost.SECRET)}: tokens of running tasks and join tokens end then",
+            f"{go_on.format(LosablePart.SECRET)}: tokens of running tasks and join tokens end then",
         )
     of_another = logs.cluster_id not in (None, state.cluster_id)
     if logs.content is not Content.OURS or of_another:
         what = f"is of cluster {logs.cluster_id}" if of_another else f"is {logs.content}"
         detail = f" ({logs.detail})" if logs.detail else ""
         yield (
-            Lost.LOGS,
-            f"the log database {logs.where} {what}{detail}: {found.way_back}. {go_on.format(Lost.LOGS)}: "
+            LosablePart.LOGS,
+            f"the log database {logs.where} {what}{detail}: {found.way_back}. {go_on.format(LosablePart.LOGS)}: "
             "task logs begin anew",
         )
 

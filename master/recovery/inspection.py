@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from master.auth.join_tokens import read_secret
 from master.data_folder import SECRET
 from master.logs.tables import LOGS
-from master.recovery.decision import Content, Found, FoundDatabase
+from master.recovery.decision import Content, FoundData, FoundDatabase
 from master.recovery.identity import (
     CLUSTER_ID,
     SECRET_MARK,
@@ -21,7 +21,7 @@ from master.recovery.identity import (
     secret_mark,
     way_back,
 )
-from master.recovery.places import Places
+from master.recovery.places import DataPlaces
 from master.recovery.sqlite_files import reading
 from master.store.database import open_database, parse_url
 from master.store.faults import as_windlass_error
@@ -40,7 +40,7 @@ NAMED = 3
 """Foreign tables that a message names."""
 
 
-async def look(places: Places, *, inline: bool) -> Found:
+async def look(places: DataPlaces, *, inline: bool) -> FoundData:
     """Raises InvalidState for a `cluster.json` that cannot be read, StoreUnavailable, OSError."""
     if places.files is not None:
         files = places.files
@@ -52,7 +52,7 @@ async def look(places: Places, *, inline: bool) -> Found:
     else:
         state, logs = await _look_at_server(places.url)
     blobs = places.folder / "blobs"
-    return Found(
+    return FoundData(
         folder=places.folder,
         identity=read_identity(places.folder),
         secret=_look_at_secret(places.folder / SECRET, state),

@@ -33,7 +33,7 @@ class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FileEntry(_Closed):
+class BackupFile(_Closed):
     sha256: str
     size: int = Field(ge=0)
 
@@ -56,7 +56,7 @@ class Manifest(_Closed):
     state_revision: str
     logs_revision: str
     """Of the schemas of the two databases."""
-    files: dict[FileName, FileEntry]
+    files: dict[FileName, BackupFile]
     tables: tuple[TableEntry, ...] = ()
     missing_blobs: tuple[str, ...] = ()
     """Blobs that the database names and the data folder did not have whole."""
@@ -107,11 +107,11 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def entry_of(path: Path) -> FileEntry:
-    return FileEntry(sha256=hash_file(path), size=path.stat().st_size)
+def entry_of(path: Path) -> BackupFile:
+    return BackupFile(sha256=hash_file(path), size=path.stat().st_size)
 
 
-def copy_private(source: Path, target: Path) -> FileEntry:
+def copy_private(source: Path, target: Path) -> BackupFile:
     """Copy a file, durable and only for its owner (0600); what was copied."""
     make_private(target.parent)
     digest, size = hashlib.sha256(), 0
@@ -123,7 +123,7 @@ def copy_private(source: Path, target: Path) -> FileEntry:
             copy.write(chunk)
         copy.flush()
         os.fsync(copy.fileno())
-    return FileEntry(sha256=digest.hexdigest(), size=size)
+    return BackupFile(sha256=digest.hexdigest(), size=size)
 
 
 def make_private(folder: Path) -> None:

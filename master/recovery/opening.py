@@ -14,7 +14,7 @@ import structlog
 from master.auth.join_tokens import load_or_create
 from master.data_folder import SECRET
 from master.recovery.backup import make_backup
-from master.recovery.decision import Create, Lost, Refuse, decide
+from master.recovery.decision import CreateCluster, LosablePart, Refuse, decide
 from master.recovery.identity import (
     FolderState,
     Identity,
@@ -22,7 +22,7 @@ from master.recovery.identity import (
     write_identity,
 )
 from master.recovery.inspection import look
-from master.recovery.places import Places
+from master.recovery.places import DataPlaces
 from windlass import __version__
 from windlass.base.errors import InvalidState, WindlassError
 
@@ -31,7 +31,7 @@ KEPT = 3
 """The newest ones: a start that fails after its backup is tried again, and makes another."""
 
 
-async def back_up_before_upgrade(places: Places, into: Path, now: datetime) -> Path:
+async def back_up_before_upgrade(places: DataPlaces, into: Path, now: datetime) -> Path:
     """Raises InvalidState if it cannot be made: nothing was changed."""
     target = into / f"{PREFIX}{now.astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-to-{__version__}"
     try:
@@ -73,10 +73,10 @@ class OpenedFolder:
 
 
 async def open_folder(
-    places: Places,
+    places: DataPlaces,
     new_cluster_id: Callable[[], str],
     *,
-    may_replace: Collection[Lost] = (),
+    may_replace: Collection[LosablePart] = (),
     inline: bool = False,
     backups: Path | None = None,
 ) -> OpenedFolder:
@@ -93,7 +93,7 @@ async def open_folder(
     if isinstance(decision, Refuse):
         raise InvalidState(decision.text)
     cluster_id = decision.cluster_id or new_cluster_id()
-    if isinstance(decision, Create):
+    if isinstance(decision, CreateCluster):
         write_identity(folder, Identity(cluster_id=cluster_id, state=FolderState.CREATING))
     else:
         for lost in decision.replace:
@@ -103,10 +103,10 @@ async def open_folder(
     return OpenedFolder(folder, cluster_id, load_or_create(folder / SECRET))
 
 
-def _set_aside(places: Places, lost: Lost) -> None:
+def _set_aside(places: DataPlaces, lost: LosablePart) -> None:
     """Keep what is there of it under another name: a new one will be made."""
     log.warning("replaced, as asked for", lost=lost)
-    if lost is Lost.SECRET:
+    if lost is LosablePart.SECRET:
         files = [places.folder / SECRET]
     elif places.files is not None:
         logs = places.files.logs

@@ -17,7 +17,7 @@ class SqliteFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DataPlaces:
     folder: Path
     url: str
     """May hold a password: not for messages."""
@@ -34,9 +34,9 @@ class Places:
         return self.files is not None or self.kind == "postgresql"
 
 
-def places_of(folder: Path, url: str) -> Places:
+def places_of(folder: Path, url: str) -> DataPlaces:
     parsed = parse_url(url)
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        return Places(folder, url, None)
+        return DataPlaces(folder, url, None)
     logs = parse_url(logs_url(url)).database
-    return Places(folder, url, SqliteFiles(Path(parsed.database or ""), Path(logs or "")))
+    return DataPlaces(folder, url, SqliteFiles(Path(parsed.database or ""), Path(logs or "")))

@@ -26,7 +26,7 @@ from master.recovery.manifest import (
     read_manifest,
     sync_folders,
 )
-from master.recovery.places import Places
+from master.recovery.places import DataPlaces
 from master.store.migrate import STATE, known_revisions
 from windlass.base.errors import Conflict, InvalidState
 
@@ -35,7 +35,7 @@ RESTORED_EPOCHS = 1_000_000
 have had more masters after the backup was made."""
 
 
-async def restore_backup(backup: Path, places: Places) -> Manifest:
+async def restore_backup(backup: Path, places: DataPlaces) -> Manifest:
     """The folder is held by the caller. Raises InvalidArgument, InvalidState for what is no whole backup of a release
     up to this one, Conflict for a folder or a database that is not empty."""
     manifest = read_manifest(backup)
@@ -72,7 +72,7 @@ def _check_release(backup: Path, manifest: Manifest) -> None:
             )
 
 
-def _check_kind(places: Places, manifest: Manifest) -> None:
+def _check_kind(places: DataPlaces, manifest: Manifest) -> None:
     if manifest.database != places.kind:
         way_out = {
             "sqlite": "give a master.yaml without `db`",
@@ -83,7 +83,7 @@ def _check_kind(places: Places, manifest: Manifest) -> None:
         )
 
 
-def _check_empty(places: Places) -> None:
+def _check_empty(places: DataPlaces) -> None:
     """A restore that was cut leaves a folder that says so: what it left is removed."""
     cut = read_identity(places.folder)
     if cut is not None and cut.state is FolderState.RESTORING:
@@ -98,7 +98,7 @@ def _check_empty(places: Places) -> None:
             raise Conflict(f"{path} exists: a restore overwrites nothing, move it away")
 
 
-def _clear(places: Places) -> None:
+def _clear(places: DataPlaces) -> None:
     """Everything but the lock, which this process holds; who we are goes last."""
     for path in places.folder.iterdir():
         if path.name in (LOCK, FILE):
@@ -110,7 +110,7 @@ def _clear(places: Places) -> None:
     (places.folder / FILE).unlink(missing_ok=True)
 
 
-def _copy_files(backup: Path, places: Places, manifest: Manifest) -> None:
+def _copy_files(backup: Path, places: DataPlaces, manifest: Manifest) -> None:
     targets: dict[str, Path] = {}
     if places.files is not None:
         targets = {STATE_FILE: places.files.state, LOGS_FILE: places.files.logs}

@@ -20,7 +20,7 @@ BATCH_MESSAGES = 200
 """In one batch: its rows are one transaction, some ten milliseconds, which the next message has to wait for."""
 
 
-class Message(Generic[C, R]):
+class MailboxMessage(Generic[C, R]):
     """What somebody asks of a root, and their answer. `Mailbox` makes them."""
 
     __slots__ = ("_answer", "content")
@@ -57,11 +57,11 @@ class Mailbox(Generic[C, R]):
     """
 
     def __init__(
-        self, handle: Callable[[list[Message[C, R]]], Awaitable[None]], *, name: str
+        self, handle: Callable[[list[MailboxMessage[C, R]]], Awaitable[None]], *, name: str
     ) -> None:
         self._handle = handle
         self._name = name
-        self._waiting: deque[Message[C, R]] = deque()
+        self._waiting: deque[MailboxMessage[C, R]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
     async def ask(self, content: C) -> R:
@@ -71,7 +71,7 @@ class Mailbox(Generic[C, R]):
         """
         if self._worker is not None and asyncio.current_task() is self._worker:
             raise RuntimeError(f"a handler of mailbox {self._name!r} waits for its own mailbox")
-        message: Message[C, R] = Message(content)
+        message: MailboxMessage[C, R] = MailboxMessage(content)
         self._waiting.append(message)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work(), name=f"mailbox {self._name}")
@@ -90,15 +90,15 @@ class Mailbox(Generic[C, R]):
         finally:
             self._worker = None
 
-    def _take(self) -> list[Message[C, R]]:
-        batch: list[Message[C, R]] = []
+    def _take(self) -> list[MailboxMessage[C, R]]:
+        batch: list[MailboxMessage[C, R]] = []
         while self._waiting and len(batch) < BATCH_MESSAGES:
             message = self._waiting.popleft()
             if not message.is_answered:
                 batch.append(message)
         return batch
 
-    async def _handle_all(self, batch: list[Message[C, R]]) -> None:
+    async def _handle_all(self, batch: list[MailboxMessage[C, R]]) -> None:
         try:
             await self._handle(batch)
         except Exception as error:

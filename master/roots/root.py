@@ -24,7 +24,7 @@ from master.allocations.service import AllocationService
 from master.core.actor import Actor
 from master.jobs.ports import JobRoot
 from master.parsing import in_parsing_thread
-from master.roots.mailbox import Mailbox, Message
+from master.roots.mailbox import Mailbox, MailboxMessage
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import JobOrder, ResourceManager
@@ -105,7 +105,7 @@ class _Work(Generic[State, Env, Step]):
     """It may change thousands of things: step and rows are made off the event loop."""
 
 
-_Message: TypeAlias = Message[_Work[State, Env, Step], State]
+_Message: TypeAlias = MailboxMessage[_Work[State, Env, Step], State]
 
 
 @dataclass(slots=True)

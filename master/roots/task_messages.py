@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.allocations.task_messages import TaskLog, lines
+from master.allocations.task_messages import TaskLogWriter, lines
 from master.roots.root import Root, Transition
 
 
 class TaskMessages:
     """Of one root: subscribe `committed`."""
 
-    def __init__(self, log: TaskLog, root: Root[Any, Any, Any]) -> None:
+    def __init__(self, log: TaskLogWriter, root: Root[Any, Any, Any]) -> None:
         self._log = log
         self._root = root
 

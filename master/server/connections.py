@@ -41,7 +41,7 @@ TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     strangers: int = 4096
     """That the master waits for, in all."""
     strangers_per_address: int = 2048
@@ -51,7 +51,7 @@ class Limits:
     """In all: what open files allow."""
 
 
-class Waiting(Enum):
+class WaitsFor(Enum):
     """What the master waits for on a connection."""
 
     HEAD = "half_sent_heads"
@@ -62,7 +62,7 @@ class Waiting(Enum):
     """It works on a request, or the connection is a WebSocket of a known peer who reads."""
 
 
-class Connection:
+class TimedConnection:
     """One connection, as `ConnectionTable` sees it."""
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Connection:
         self.address = address
         self.flow = flow
         self.known = False
-        self.waiting = Waiting.NOTHING
+        self.waiting = WaitsFor.NOTHING
         self.deadline = 0.0
         self.moved = 0
         """Bytes of a body that came in this window."""
@@ -93,9 +93,9 @@ class Connection:
     def moves_on(self) -> bool:
         """At the end of a window: whether enough has come or gone. Begins the next one."""
         moved, self.moved = self.moved, 0
-        if self.waiting is Waiting.BODY and self.flow.read_paused:
+        if self.waiting is WaitsFor.BODY and self.flow.read_paused:
             return True  # the master does not read
-        if self.waiting is Waiting.READER:
+        if self.waiting is WaitsFor.READER:
             left = self.unread_bytes()
             moved, self.unread = self.unread - left, left
         return moved >= WINDOW_BYTES
@@ -109,12 +109,12 @@ class Connection:
 class ConnectionTable:
     """All connections of a server. `sweep` cuts those that keep the master waiting for too long."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
-        self._all: dict[asyncio.BaseTransport, Connection] = {}
-        self._timed: dict[Connection, None] = {}
-        self._strangers: dict[str, dict[Connection, None]] = {}
-        self._waiting: dict[Connection, None] = {}
+        self._all: dict[asyncio.BaseTransport, TimedConnection] = {}
+        self._timed: dict[TimedConnection, None] = {}
+        self._strangers: dict[str, dict[TimedConnection, None]] = {}
+        self._waiting: dict[TimedConnection, None] = {}
         """Strangers that are waited for, the one that is waited for longest first; in `_strangers` by address."""
         self._cut: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
@@ -128,45 +128,45 @@ class ConnectionTable:
         address: str,
         flow: FlowControl,
         below: asyncio.Transport | None = None,
-    ) -> Connection:
-        connection = Connection(transport, address, flow, below)
+    ) -> TimedConnection:
+        connection = TimedConnection(transport, address, flow, below)
         self._all[transport] = connection
-        self.wait_for(connection, Waiting.HEAD)
+        self.wait_for(connection, WaitsFor.HEAD)
         if len(self._all) > self._limits.connections:
             self._cut_one(next(iter(self._waiting)), "too_many_open_files")
         return connection
 
-    def of(self, transport: asyncio.BaseTransport) -> Connection | None:
+    def of(self, transport: asyncio.BaseTransport) -> TimedConnection | None:
         """None once it has been cut."""
         return self._all.get(transport)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: TimedConnection) -> None:
         self._all.pop(connection.transport, None)
         self._timed.pop(connection, None)
         self._forget_stranger(connection)
 
-    def know(self, connection: Connection) -> None:
+    def know(self, connection: TimedConnection) -> None:
         connection.known = True
         self._forget_stranger(connection)
 
-    def wait_for(self, connection: Connection, what: Waiting) -> None:
+    def wait_for(self, connection: TimedConnection, what: WaitsFor) -> None:
         if connection.waiting is what or connection.transport not in self._all:
             return
         connection.waiting = what
-        if what is Waiting.NOTHING:
+        if what is WaitsFor.NOTHING:
             self._timed.pop(connection, None)
             self._forget_stranger(connection)
             return
         self._timed[connection] = None
-        window = {Waiting.HEAD: self._limits.head_s, Waiting.IDLE: IDLE_S}.get(what, WINDOW_S)
+        window = {WaitsFor.HEAD: self._limits.head_s, WaitsFor.IDLE: IDLE_S}.get(what, WINDOW_S)
         connection.deadline = self._loop.time() + window
         connection.moved = 0
-        if what is Waiting.READER:
+        if what is WaitsFor.READER:
             connection.unread = connection.unread_bytes()
         if not connection.known:
             self._note_stranger(connection)
 
-    def _note_stranger(self, connection: Connection) -> None:
+    def _note_stranger(self, connection: TimedConnection) -> None:
         """Waited for longest means: since it connected, or since its last request was answered."""
         mine = self._strangers.setdefault(connection.address, {})
         mine[connection] = None
@@ -176,7 +176,7 @@ class ConnectionTable:
         if len(self._waiting) > self._limits.strangers:
             self._cut_one(next(iter(self._waiting)), "unauthenticated")
 
-    def _forget_stranger(self, connection: Connection) -> None:
+    def _forget_stranger(self, connection: TimedConnection) -> None:
         self._waiting.pop(connection, None)
         mine = self._strangers.get(connection.address)
         if mine is not None:
@@ -184,7 +184,7 @@ class ConnectionTable:
             if not mine:
                 del self._strangers[connection.address]
 
-    def _cut_one(self, connection: Connection, why: str) -> None:
+    def _cut_one(self, connection: TimedConnection, why: str) -> None:
         self._cut[why] += 1
         self.remove(connection)
         connection.transport.abort()
@@ -197,11 +197,11 @@ class ConnectionTable:
             log.warning("connections cut", **self._cut)
             self._cut.clear()
 
-    def _overdue(self, now: float) -> Iterator[Connection]:
+    def _overdue(self, now: float) -> Iterator[TimedConnection]:
         for connection in self._timed:
             if now < connection.deadline:
                 continue
-            moves = connection.waiting in (Waiting.BODY, Waiting.READER) and connection.moves_on()
+            moves = connection.waiting in (WaitsFor.BODY, WaitsFor.READER) and connection.moves_on()
             if not moves:
                 yield connection
             connection.deadline = now + WINDOW_S
@@ -231,10 +231,10 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection.waiting is Waiting.IDLE:
-            self._table.wait_for(self._connection, Waiting.HEAD)
+        if self._connection.waiting is WaitsFor.IDLE:
+            self._table.wait_for(self._connection, WaitsFor.HEAD)
         super().data_received(data)
-        if self._connection.waiting is Waiting.HEAD:
+        if self._connection.waiting is WaitsFor.HEAD:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse()
@@ -245,7 +245,7 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse()
             return
         self._body_open = True
-        self._table.wait_for(self._connection, Waiting.BODY)
+        self._table.wait_for(self._connection, WaitsFor.BODY)
         super().on_headers_complete()
         self.scope[KNOWN] = self._know  # type: ignore[literal-required]
 
@@ -263,22 +263,22 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._connection.waiting is not Waiting.READER:
+        if self._connection.waiting is not WaitsFor.READER:
             self._table.wait_for(self._connection, self._due())
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._table.wait_for(self._connection, Waiting.READER)
+        self._table.wait_for(self._connection, WaitsFor.READER)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._table.wait_for(self._connection, self._due())
 
-    def _due(self) -> Waiting:
+    def _due(self) -> WaitsFor:
         if self._body_open:
-            return Waiting.BODY
+            return WaitsFor.BODY
         idle = self.cycle is None or self.cycle.response_complete
-        return Waiting.IDLE if idle else Waiting.NOTHING
+        return WaitsFor.IDLE if idle else WaitsFor.NOTHING
 
     def _know(self) -> None:
         self._table.know(self._connection)
@@ -287,7 +287,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refused = True
         self.transport.write(TOO_LONG)
         self.transport.close()
-        self._table.wait_for(self._connection, Waiting.IDLE)
+        self._table.wait_for(self._connection, WaitsFor.IDLE)
 
 
 MAX_TO_TASK_BYTES = 16 * 1024 * 1024
@@ -300,14 +300,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, table: ConnectionTable, **uvicorns: Any) -> None:
         super().__init__(**uvicorns)
         self._table = table
-        self._connection: Connection | None = None
+        self._connection: TimedConnection | None = None
         self._leads_to_task = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._connection = self._table.of(transport)
         if self._connection is not None:
-            self._table.wait_for(self._connection, Waiting.HEAD)
+            self._table.wait_for(self._connection, WaitsFor.HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -318,13 +318,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().pause_writing()
         # Whoever stops a program that reads from a task may go on later; the task waits meanwhile, nothing else does.
         if self._connection is not None and not (self._leads_to_task and self._connection.known):
-            self._table.wait_for(self._connection, Waiting.READER)
+            self._table.wait_for(self._connection, WaitsFor.READER)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._connection is not None:
             known = self._connection.known
-            self._table.wait_for(self._connection, Waiting.NOTHING if known else Waiting.HEAD)
+            self._table.wait_for(self._connection, WaitsFor.NOTHING if known else WaitsFor.HEAD)
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -337,13 +337,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def _know(self) -> None:
         if self._connection is not None:
             self._table.know(self._connection)
-            self._table.wait_for(self._connection, Waiting.NOTHING)
+            self._table.wait_for(self._connection, WaitsFor.NOTHING)
 
 
-def limits_of(*, strangers: int, strangers_per_address: int, head_s: float) -> Limits:
+def limits_of(*, strangers: int, strangers_per_address: int, head_s: float) -> ConnectionLimits:
     """With as many connections as this process may have open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Limits(
+    return ConnectionLimits(
         strangers=strangers,
         strangers_per_address=strangers_per_address,
         head_s=head_s,

@@ -20,22 +20,22 @@ class OutcomeUnknown(StoreUnavailable):
     """The connection broke during COMMIT and nobody can say what happened: only a restart from the store is safe."""
 
 
-class Fault(Enum):
+class DatabaseFault(Enum):
     UNIT = "unit"
     """Something in the batch: alone, the others may pass."""
     DATABASE = "database"
     """The database is locked or away: retrying the parts would only take longer."""
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> DatabaseFault:
     if isinstance(error, WindlassError):
-        return Fault.UNIT
+        return DatabaseFault.UNIT
     if isinstance(as_windlass_error(error), StoreDamaged):
-        return Fault.DATABASE
+        return DatabaseFault.DATABASE
     locked = isinstance(error, exc.OperationalError) and "locked" in _text(error)
     if is_disconnect(error) or locked:
-        return Fault.DATABASE
-    return Fault.UNIT
+        return DatabaseFault.DATABASE
+    return DatabaseFault.UNIT
 
 
 def is_disconnect(error: Exception) -> bool:

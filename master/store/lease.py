@@ -27,7 +27,7 @@ _RACE = "another master took the lease at the same moment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class LeaderCandidate:
     """A master that would lead."""
 
     master_id: str
@@ -39,7 +39,7 @@ class Candidate:
     """The expiry that it saw, if it has waited for it since."""
 
 
-def take_lease(connection: Connection, who: Candidate, now: datetime) -> int:
+def take_lease(connection: Connection, who: LeaderCandidate, now: datetime) -> int:
     """Raise the epoch by one, if nobody else does meanwhile (LeaseLost). Who led before loses it at its next commit.
 
     Raises LeaseHeld while another master leads that may live.
@@ -78,7 +78,7 @@ def take_lease(connection: Connection, who: Candidate, now: datetime) -> int:
     return (old or 0) + 1
 
 
-def _may_live(row: Row[Any], who: Candidate, now: datetime) -> bool:
+def _may_live(row: Row[Any], who: LeaderCandidate, now: datetime) -> bool:
     if row.master_id == _NOBODY or row.place == who.place:
         return False  # it gave the lease back, or the folder that it had locked is ours
     # Not renewed in all the time that we have waited: also where a clock was set back.

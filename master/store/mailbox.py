@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Mailbox:
+class SerialQueue:
     """The mailbox of one root. Its owner calls `drain()` before it goes away."""
 
     def __init__(self, name: str = "") -> None:

@@ -20,7 +20,7 @@ from sqlmodel import SQLModel
 from master.store import lease, unit_of_work
 from master.store.database import Database, open_database
 from master.store.faults import as_windlass_error
-from master.store.lease import Candidate
+from master.store.lease import LeaderCandidate
 from master.store.migrate import STATE, upgrade
 from master.store.rows import fetch
 from master.store.statements import apply_units, count_rows, table_of
@@ -72,9 +72,9 @@ class Store:
         """Of the lease this master took; 0 before."""
         return self._epoch
 
-    async def take_lease(self, who: Candidate | str) -> int:
+    async def take_lease(self, who: LeaderCandidate | str) -> int:
         """Lead from now on. Raises LeaseHeld while another master leads, LeaseLost if one begins at this moment."""
-        candidate = Candidate(master_id=who) if isinstance(who, str) else who
+        candidate = LeaderCandidate(master_id=who) if isinstance(who, str) else who
         now = self._clock.now()
         self._epoch = await self._write(lambda c: lease.take_lease(c, candidate, now))
         await self._load_last_ids()

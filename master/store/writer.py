@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection
 
 from master.store.database import Database
-from master.store.faults import Fault, OutcomeUnknown, as_windlass_error, fault_of
+from master.store.faults import DatabaseFault, OutcomeUnknown, as_windlass_error, fault_of
 from windlass.base.errors import LeaseLost, StoreDamaged, StoreUnavailable, WindlassError
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Writer:
             _refuse(batch, error)
             raise
         except Exception as error:  # noqa: BLE001  (the callers get it, translated)
-            if len(batch) == 1 or fault_of(error) is Fault.DATABASE:
+            if len(batch) == 1 or fault_of(error) is DatabaseFault.DATABASE:
                 refused = as_windlass_error(error)
                 _refuse(batch, refused, cause=error)
                 if isinstance(refused, StoreDamaged):

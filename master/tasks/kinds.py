@@ -33,7 +33,7 @@ class Complete(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class KindPort:
     """A port that tasks of a kind serve, and that the master's proxy leads to.
 
     Each task has a number of its own in the whole cluster: processes and containers with the host's network share one.
@@ -72,7 +72,7 @@ class TaskKind:
     """From what its `to_json` wrote."""
     launch: Callable[[TaskConfig], Mapping[str, str]]
     """Variables that tell the launcher what to run."""
-    services: tuple[Service, ...] = ()
+    services: tuple[KindPort, ...] = ()
     readiness: Readiness = Readiness.STARTED
     idle_timeout: Callable[[TaskConfig], timedelta | None] = _never
     """How long a running task may be without activity before it is ended; None: for ever."""

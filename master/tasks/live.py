@@ -8,13 +8,13 @@ from datetime import datetime
 from functools import partial
 
 from agent_bootstrap.container_options import ProxyPort
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.batch import batch_options
 from master.allocations.cluster_tasks import proxied_ports
 from master.allocations.machine import AllocationState, fell_back
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.jobs import JobChange
 from master.jobs.ports import JobFacts
@@ -24,7 +24,7 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.tasks import machine
 from master.tasks.launch_specs import LaunchSpecs, own_services
-from master.tasks.machine import Step
+from master.tasks.machine import TaskStep
 from master.tasks.persistence import changed_allocation, changes
 from master.tasks.state import TaskState
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
@@ -39,10 +39,10 @@ class LiveParts:
     clock: Clock
     allocations: AllocationService
     specs: LaunchSpecs
-    task_log: TaskLog
+    task_log: TaskLogWriter
 
 
-class LiveTask(Root[TaskState, datetime, Step]):
+class LiveTask(Root[TaskState, datetime, TaskStep]):
     """The root of an interactive task."""
 
     def __init__(self, parts: LiveParts, state: TaskState, owner_name: str) -> None:
@@ -74,14 +74,14 @@ class LiveTask(Root[TaskState, datetime, Step]):
     def env(self) -> datetime:
         return self._parts.clock.now()
 
-    def rows(self, transitions: Sequence[Transition[TaskState, Step]]) -> UnitOfWork:
+    def rows(self, transitions: Sequence[Transition[TaskState, TaskStep]]) -> UnitOfWork:
         uow = UnitOfWork()
         for transition in transitions:
             uow.extend(changes(transition.before, transition.step.state))
         return uow
 
     def changed_allocations(
-        self, transition: Transition[TaskState, Step]
+        self, transition: Transition[TaskState, TaskStep]
     ) -> Iterable[AllocationChange]:
         change = changed_allocation(transition.before, transition.step.state)
         return () if change is None else (change,)
@@ -140,7 +140,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
     def launch_spec(self, state: AllocationState, token: str) -> LaunchSpec:
         return self._parts.specs.spec(self.state, self.owner_name, state, token)
 
-    def registry_login(self, state: AllocationState) -> Login | None:
+    def registry_login(self, state: AllocationState) -> RegistryCredentials | None:
         return self._parts.specs.cluster.registry_login(self.state.config, state.pool)
 
     def unique_ports(self) -> Mapping[str, int]:
@@ -180,7 +180,7 @@ class LiveTask(Root[TaskState, datetime, Step]):
         return () if allocation is None or allocation.has_slots else (allocation.id,)
 
     async def change_job(self, change: JobChange, *, by: Actor) -> None:
-        await self.apply(lambda state, now: Step(machine.change_job(state, change)), by=by)
+        await self.apply(lambda state, now: TaskStep(machine.change_job(state, change)), by=by)
 
 
 def job_order(state: TaskState) -> JobOrder:

@@ -28,7 +28,7 @@ ACTIVITY_WRITTEN_EVERY = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskStep:
     state: TaskState
     effects: Effects = ()
 
@@ -36,41 +36,41 @@ class Step:
 AllocationStep: TypeAlias = Callable[[AllocationState], allocation_machine.Step]
 
 
-def launch(state: TaskState, now: datetime) -> Step:
+def launch(state: TaskState, now: datetime) -> TaskStep:
     """A new task: ask for its slots."""
     return _request_allocation(state, now)
 
 
-def settle(state: TaskState, now: datetime) -> Step:
+def settle(state: TaskState, now: datetime) -> TaskStep:
     """Make the allocation match the phase: for a restarted master."""
     allocation = state.open_allocation
     if allocation is not None:
         return _allocation_stepped(state, now, (allocation, ()))
-    return _request_allocation(state, now) if state.phase is TaskPhase.ACTIVE else Step(state)
+    return _request_allocation(state, now) if state.phase is TaskPhase.ACTIVE else TaskStep(state)
 
 
-def kill(state: TaskState, now: datetime, reason: str) -> Step:
+def kill(state: TaskState, now: datetime, reason: str) -> TaskStep:
     """End it now. What is over stays as it is."""
     if state.is_over:
-        return Step(state)
+        return TaskStep(state)
     allocation = state.open_allocation
     if allocation is None:
-        return Step(_over(state, now, f"{_killed(reason)} before it started"))
+        return TaskStep(_over(state, now, f"{_killed(reason)} before it started"))
     stopping = replace(state, phase=TaskPhase.STOPPING)
     return _allocation_stepped(stopping, now, allocation_machine.kill(allocation, reason, now=now))
 
 
 def allocation_event(
     state: TaskState, now: datetime, allocation_id: str, step: AllocationStep
-) -> Step:
+) -> TaskStep:
     """Apply a step of `allocations.machine` to the current allocation. An earlier one is history: nothing changes."""
     allocation = state.allocation
     if allocation is None or allocation.id != allocation_id:
-        return Step(state)
+        return TaskStep(state)
     return _allocation_stepped(state, now, step(allocation))
 
 
-def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None = None) -> Step:
+def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None = None) -> TaskStep:
     """The pause after an allocation that could not be started may be over; an idle task may have to end.
 
     `active_at`: its last activity, if any is known.
@@ -78,7 +78,7 @@ def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None 
     state = _with_activity(state, active_at)
     due = next_deadline(state)
     if due is None or now < due:
-        return Step(state)
+        return TaskStep(state)
     if state.open_allocation is None:
         return _request_allocation(state, now)
     limit = format_duration(state.idle_timeout or timedelta(0))
@@ -144,7 +144,7 @@ def _with_priority(state: TaskState, priority: int | None) -> TaskState:
     return replace(state, config=state.config.model_copy(update={"resources": resources}))
 
 
-def _request_allocation(state: TaskState, now: datetime) -> Step:
+def _request_allocation(state: TaskState, now: datetime) -> TaskStep:
     run_id = state.allocation.run_id + 1 if state.allocation is not None else 1
     allocation = AllocationState(
         id=f"{state.id}.{run_id}",
@@ -155,13 +155,13 @@ def _request_allocation(state: TaskState, now: datetime) -> Step:
         requested_at=now,
         preemptible=False,
     )
-    return Step(
+    return TaskStep(
         replace(state, allocation=allocation, not_before=None, active_at=None),
         (AskResources(allocation.id),),
     )
 
 
-def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machine.Step) -> Step:
+def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machine.Step) -> TaskStep:
     allocation, effects = step
     was_open = state.open_allocation is not None
     runs = allocation.is_open and allocation.phase is AllocationPhase.RUNNING
@@ -172,7 +172,7 @@ def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machin
         state = replace(state, active_at=now)
     if was_open and allocation.outcome is not None:
         state = _allocation_ended(state, now, allocation, allocation.outcome)
-    return Step(state, effects)
+    return TaskStep(state, effects)
 
 
 def _allocation_ended(

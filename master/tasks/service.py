@@ -10,11 +10,11 @@ import structlog
 
 from master.allocations.abilities import having
 from master.allocations.batch import arguments_without_effect, batch_options
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.expconf.normalise import normalise
 from master.core.jobs import JobType, SetPriority
@@ -60,7 +60,7 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedTask:
     """A task that could run here, with the id that it would have."""
 
     id: str
@@ -82,7 +82,7 @@ class InteractiveService:
         blobs: BlobStore,
         allocations: AllocationService,
         policy: ClusterPolicy,
-        task_log: TaskLog,
+        task_log: TaskLogWriter,
         specs: LaunchSpecs,
         clock: Clock,
         ids: Ids,
@@ -100,12 +100,12 @@ class InteractiveService:
         self._queries = InteractiveQueries(store)
         self.roots: LiveRoots[LiveTask] = LiveRoots(allocations=allocations, clock=clock)
 
-    async def check(self, new: NewTask, *, by: Actor) -> Checked:
+    async def check(self, new: NewTask, *, by: Actor) -> CheckedTask:
         """Complete and test a configuration against this cluster. Launches nothing.
 
         Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
         """
-        owner = Owner(by.user_id, new.workspace_id)
+        owner = TaskOwner(by.user_id, new.workspace_id)
         checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner)
         batch = batch_options(checked.config.slurm, checked.config.pbs)
         await self._cluster.require_linked(checked.pool, owner, batch)
@@ -118,7 +118,7 @@ class InteractiveService:
         launches = KINDS[new.type].launches_machines
         return replace(probe, allocation_id="planned.0", user=by.name, launches_machines=launches)
 
-    def _check(self, new: NewTask, id_: str, owner: Owner) -> Checked:
+    def _check(self, new: NewTask, id_: str, owner: TaskOwner) -> CheckedTask:
         kind = KINDS[new.type]
         pool = self._pool_of(kind, new.config.get("resources"))
         description = f"{kind.noun.capitalize()} ({id_[:8]})"
@@ -129,7 +129,7 @@ class InteractiveService:
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
         self._require_mounts(kind, config, pool, owner)
         able = self._allocations.rm.abilities(pool)
-        return Checked(
+        return CheckedTask(
             id=id_,
             config=config,
             pool=pool,
@@ -144,7 +144,9 @@ class InteractiveService:
             ),
         )
 
-    def _require_mounts(self, kind: TaskKind, config: TaskConfig, pool: str, owner: Owner) -> None:
+    def _require_mounts(
+        self, kind: TaskKind, config: TaskConfig, pool: str, owner: TaskOwner
+    ) -> None:
         rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner)
         problems = (
             *mount_problems(config, rules, as_root=as_root),
@@ -164,7 +166,7 @@ class InteractiveService:
             return (SLOTS_EXCEEDED,)
         return ()
 
-    async def launch(self, new: NewTask, *, by: Actor) -> Checked:
+    async def launch(self, new: NewTask, *, by: Actor) -> CheckedTask:
         """Check, store the files, then write task and request in one commit. It belongs to `by`."""
         checked = await self.check(new, by=by)
         context = await store_context(

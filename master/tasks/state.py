@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.allocations.machine import AllocationState
 from master.allocations.start_failures import StartFailure
 from master.core.jobs import JobType
@@ -57,8 +57,8 @@ class TaskState:
     """The current allocation, or the last one."""
 
     @property
-    def owner(self) -> Owner:
-        return Owner(self.owner_id, self.workspace_id)
+    def owner(self) -> TaskOwner:
+        return TaskOwner(self.owner_id, self.workspace_id)
 
     @property
     def kind(self) -> TaskKind:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from master.server.connections import Connection, ConnectionTable
+from master.server.connections import ConnectionTable, TimedConnection
 
 NEVER_S = 24 * 3600.0
 """The table's deadlines are the ones that count."""
@@ -30,7 +30,7 @@ class TlsHandshake(asyncio.Protocol):
         self._table = table
         self._context = context
         self._then = then
-        self._connection: Connection
+        self._connection: TimedConnection
         self._task: asyncio.Task[None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -10,7 +10,7 @@ from pathlib import Path
 from master.config import MasterConfig, ResolvedPool
 from master.config.batch import BatchKeys
 from master.config.pools import pilot_side
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.wiring.batch.pilots import FOLDER as PILOTS
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
@@ -56,7 +56,7 @@ def _closed(home: PoolOptions, name: str) -> PoolOptions:
     return replace(home, name=name, dynamic=True, closed=why)
 
 
-def fall_back_rules(config: MasterConfig) -> dict[str, Rule]:
+def fall_back_rules(config: MasterConfig) -> dict[str, FallBackRule]:
     """By pool."""
     return {pool.name: pool.fall_back for pool in config.pools()}
 

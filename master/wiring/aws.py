@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from master.config import ResolvedPool
 from master.wiring.cloud_sections import places_of, unknown_place
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.sections.aws import AwsMachines, AwsSection
 
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -16,14 +16,14 @@ REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 def accounts_of(
     pools: Sequence[ResolvedPool], default: Callable[[], str] | None = None
-) -> Mapping[Account, Sequence[AwsMachines]]:
+) -> Mapping[AwsAccount, Sequence[AwsMachines]]:
     """Raises InvalidConfig where sections contradict each other.
 
     `default`: the region of sections that give none; None: `default_region`.
     """
 
-    def placed(section: AwsSection) -> tuple[Account, AwsSection]:
-        account = Account(
+    def placed(section: AwsSection) -> tuple[AwsAccount, AwsSection]:
+        account = AwsAccount(
             name="",
             region=section.region or (default or default_region)(),
             role=section.assume_role,

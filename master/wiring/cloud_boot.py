@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from agent_bootstrap.agent.metadata.kinds import Cloud
+from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.providers.base import LaunchIntent
 from provisioner.sections.cloud import CloudSection, PoolMachines, SectionT

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agent_bootstrap.scripts.user_data import Cloud
+from agent_bootstrap.agent.metadata.kinds import Cloud
 from master.config import ResolvedPool
 from master.prices.live import LivePrices
 from master.wiring.aws import accounts_of, region_of_environment

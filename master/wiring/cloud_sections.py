@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from master.config import ResolvedPool
-from provisioner.providers.aws.account import Account
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.aws.account import AwsAccount
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.sections.cloud import PoolMachines, SectionT
 from windlass.base.errors import InvalidConfig
 
-PlaceT = TypeVar("PlaceT", Account, Site)
+PlaceT = TypeVar("PlaceT", AwsAccount, GcpSite)
 
 
 def places_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from master.api.services import ClusterInfo
+from master.api.services import MasterInfo
 from master.config import MasterConfig
 from master.recovery.identity import CLUSTER_ID, SECRET_MARK
 from master.recovery.opening import OpenedFolder
@@ -17,7 +17,7 @@ from windlass.base.ids import Ids
 
 async def cluster_info(
     store: Store, folder: OpenedFolder, ids: Ids, config: MasterConfig
-) -> ClusterInfo:
+) -> MasterInfo:
     """Noted at the first start, together with what every project belongs to."""
     found = {row.key: row.value for row in await store.read(select(tables.Meta))}
     uow = UnitOfWork()
@@ -30,7 +30,7 @@ async def cluster_info(
         uow.upsert(tables.Meta, {"key": SECRET_MARK, "value": folder.secret_mark})
     await store.commit(uow)
     folder.settle()
-    return ClusterInfo(
+    return MasterInfo(
         master_id=ids.uuid(),
         cluster_id=folder.cluster_id,
         cluster_name=config.cluster_name,

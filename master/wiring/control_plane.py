@@ -12,13 +12,13 @@ from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.peer_ssh import PeerKeys
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
-from master.allocations.task_messages import TaskLog
+from master.allocations.task_messages import TaskLogWriter
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
-from master.checkpoints.collector import Collector
+from master.checkpoints.collector import GarbageCollector
 from master.checkpoints.experiment_rows import ExperimentRows, TaskLogs
 from master.checkpoints.on_agents import OnAgents
-from master.checkpoints.places import Places
+from master.checkpoints.places import CheckpointPlaces
 from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
@@ -49,7 +49,7 @@ class Parts:
     secret: bytes
     """Allocation tokens are derived from it."""
     policy: ClusterPolicy
-    task_log: TaskLog
+    task_log: TaskLogWriter
     logs: TaskLogs
     cluster_id: str
     storage: JsonMapping = field(default_factory=dict)
@@ -72,10 +72,10 @@ class ControlPlane:
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
-    collector: Collector
+    collector: GarbageCollector
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
-    places: Places
+    places: CheckpointPlaces
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
@@ -107,7 +107,7 @@ def build(parts: Parts) -> ControlPlane:
     allocations = AllocationService(
         store=parts.store, clock=parts.clock, mint=mint, ports=parts.ports
     )
-    places = Places(
+    places = CheckpointPlaces(
         cluster=parts.storage,
         secrets=parts.cluster_tasks.storage_secrets,
         os_user=parts.cluster_tasks.os_user,
@@ -122,7 +122,7 @@ def build(parts: Parts) -> ControlPlane:
         task_log=parts.task_log,
     )
     planner = Planner(parts.store, parts.cluster_id)
-    collector = Collector(
+    collector = GarbageCollector(
         store=parts.store,
         clock=parts.clock,
         task_log=parts.task_log,

@@ -9,7 +9,7 @@ from master.config import ResolvedPool
 from master.wiring.cloud_sections import places_of, unknown_place
 from provisioner.providers.gcp.metadata import own_zone
 from provisioner.providers.gcp.names import region_of
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.sections.gcp import GcpMachines, GcpSection
 
 ENDPOINT_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
@@ -19,18 +19,18 @@ ZONE_VARIABLE = "CLOUDSDK_COMPUTE_ZONE"
 
 def sites_of(
     pools: Sequence[ResolvedPool], default: Callable[[], str] | None = None
-) -> Mapping[Site, Sequence[GcpMachines]]:
+) -> Mapping[GcpSite, Sequence[GcpMachines]]:
     """Raises InvalidConfig where sections contradict each other.
 
     `default`: the zone of sections that give none; None: `default_zone`.
     """
 
-    def placed(section: GcpSection) -> tuple[Site, GcpSection]:
+    def placed(section: GcpSection) -> tuple[GcpSite, GcpSection]:
         region = section.own_region
         if region is None:
             zone = (default or default_zone)()
             region, section = region_of(zone), section.model_copy(update={"zone": zone})
-        site = Site(name="", project=section.project, region=region, endpoint_url=endpoint())
+        site = GcpSite(name="", project=section.project, region=region, endpoint_url=endpoint())
         return site, section
 
     return places_of(pools, GcpSection, placed)

@@ -256,7 +256,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SiteFacts:
     """What the batch system said of itself."""
 
     version: str = ""
@@ -290,7 +290,7 @@ class BatchSystem(Protocol):
         """How many equal jobs it takes as one array; 1: it takes none. May be known better after `site`."""
         ...
 
-    async def site(self) -> Site: ...
+    async def site(self) -> SiteFacts: ...
 
     async def submit(self, job: JobSpec) -> str:
         """The id of the job. Raises JobRefused; after NoAnswer it may exist all the same.

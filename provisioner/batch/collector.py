@@ -26,7 +26,7 @@ IN_LOG = ("/bin/sh", "-c", 'umask 077; exec >> "$0" 2>&1; exec "$@"')
 _KEPT = ("PATH", "HOME", "USER", "LANG", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 
-class Collector:
+class EndCollector:
     """`run` it; then `is_done` begins with a job, and says when it is over with it."""
 
     def __init__(

@@ -29,7 +29,7 @@ PLACES = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/opt/pbs/
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedCommand:
     """A command that ended."""
 
     code: int
@@ -46,7 +46,7 @@ class Done:
 class Commands(Protocol):
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         """No shell. Raises NoAnswer if it cannot be run or does not end in time; it may have had its effect then."""
         ...
 
@@ -80,7 +80,7 @@ class LocalCommands:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,
@@ -101,7 +101,7 @@ class LocalCommands:
         finally:
             await killed(process)
         code = process.returncode or 0
-        return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
+        return FinishedCommand(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 async def killed(process: asyncio.subprocess.Process) -> bool:

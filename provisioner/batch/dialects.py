@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from provisioner.batch.base import Site
+from provisioner.batch.base import SiteFacts
 from provisioner.batch.pbs import arguments as pbs
 from provisioner.batch.slurm import arguments as slurm
 from provisioner.batch.slurm.accounts import account_problems
@@ -23,7 +23,7 @@ class Dialect:
     problems: Callable[[Sequence[str]], list[str]]
     """Why arguments are not taken."""
     wanted_walltime_s: Callable[[Sequence[str]], float | None]
-    account_problems: Callable[[Sequence[str], Site], Iterable[str]]
+    account_problems: Callable[[Sequence[str], SiteFacts], Iterable[str]]
     """Why the site would refuse the account of a job."""
     joins_labels: str
     """Between labels that become one project."""

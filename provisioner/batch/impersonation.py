@@ -16,7 +16,7 @@ from pathlib import Path
 
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import BatchSystem, JobRefused, NoAnswer
-from provisioner.batch.commands import COMMAND_LIMIT_S, Commands, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, Commands, FinishedCommand
 from provisioner.batch.disks import Disk
 from windlass.base.errors import BatchSystemError
 
@@ -94,7 +94,7 @@ class UserCommands:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         if not self._is_known:
             await self._require_no_root()
         return await self._run(words, stdin, limit_s)
@@ -107,7 +107,7 @@ class UserCommands:
             raise UserRefused(self._user, "that is root")
         self._is_known = True
 
-    async def _run(self, words: Sequence[str], stdin: str, limit_s: float) -> Done:
+    async def _run(self, words: Sequence[str], stdin: str, limit_s: float) -> FinishedCommand:
         before = self._sudo.words(self._user)
         bound = ("timeout", "-k", "5", f"{limit_s:g}")
         done = await self._commands.run(
@@ -147,7 +147,7 @@ class UserDisk:
     def has_entries(self, folder: Path) -> bool:
         return bool(self._read('ls -A -- "$1" 2>/dev/null | head -c 1', str(folder)).out)
 
-    def _read(self, script: str, *arguments: str) -> Done:
+    def _read(self, script: str, *arguments: str) -> FinishedCommand:
         """Who may not be asked any more has no files that can be read."""
         try:
             return self._sh(script, *arguments, limit_s=READ_LIMIT_S)
@@ -156,7 +156,7 @@ class UserDisk:
 
     def _sh(
         self, script: str, *arguments: str, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         words = ["/bin/sh", "-c", script, "sh", *arguments]
         return asyncio.run(self._commands.run(words, stdin=stdin, limit_s=limit_s))
 

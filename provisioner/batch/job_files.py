@@ -40,7 +40,7 @@ MOST_HEARD = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class JobShape:
     """What is asked of the site, the same in every repetition. A pydantic type adapter writes it down."""
 
     system: str = "slurm"
@@ -97,7 +97,7 @@ class Leased(Protocol):
         ...
 
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> JobShape: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from provisioner.batch.base import BatchSystem, ForeignJob, JobReport, JobSpec, Site
+from provisioner.batch.base import BatchSystem, ForeignJob, JobReport, JobSpec, SiteFacts
 from windlass.base.clock import Clock
 
 OLDEST_S = 5.0
@@ -23,7 +23,7 @@ SITE_FRESH_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class JobListing:
     at: float
     """When it was asked for."""
     jobs: Mapping[str, JobReport]
@@ -38,8 +38,8 @@ class SharedSite:
     prefixes: tuple[str, ...]
     """The name of each of our jobs begins with one of them."""
     clock: Clock
-    _listing: Listing | None = None
-    _site: tuple[float, Site] | None = None
+    _listing: JobListing | None = None
+    _site: tuple[float, SiteFacts] | None = None
     _changed_at: float = float("-inf")
     """When a job was last submitted or ended by us, or a list differed from the one before it."""
     _listing_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -48,7 +48,7 @@ class SharedSite:
     def part(self) -> BatchSystem:
         return _Part(self)
 
-    async def site(self, newer_than: float) -> tuple[float, Site]:
+    async def site(self, newer_than: float) -> tuple[float, SiteFacts]:
         """With when it was asked. `newer_than`: as of `listing`."""
         async with self._site_lock:
             now, old = self.clock.monotonic(), self._site
@@ -57,7 +57,7 @@ class SharedSite:
                 self._site = old
             return old
 
-    async def listing(self, newer_than: float) -> Listing:
+    async def listing(self, newer_than: float) -> JobListing:
         """Of all our jobs. `newer_than`: when the one was asked for that is known already."""
         async with self._listing_lock:
             now, old = self.clock.monotonic(), self._listing
@@ -73,7 +73,7 @@ class SharedSite:
             jobs = {job.name: job for job in found if job.name.startswith(self.prefixes)}
             if old is None or jobs != old.jobs:
                 self._changed_at = now
-            self._listing = Listing(now, jobs)
+            self._listing = JobListing(now, jobs)
             return self._listing
 
     @contextmanager
@@ -102,7 +102,7 @@ class _Part:
     def most_tasks(self) -> int:
         return self._system.most_tasks
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         """Never the same twice: who asks again soon has a reason, such as a refusal by what it heard."""
         self._site_heard_at, found = await self._shared.site(self._site_heard_at)
         return found

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 import paramiko
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import COMMAND_LIMIT_S, KEPT, PLACES, SET, Done
-from windlass.install.hosts import Host
+from provisioner.batch.commands import COMMAND_LIMIT_S, KEPT, PLACES, SET, FinishedCommand
+from windlass.install.hosts import SshHost
 from windlass.install.ssh import Access, HostError, RemoteMachine
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ SFTP_SILENCE_S = 60.0
 class LoginNode:
     """Connects when it is first needed, and again after the connection was lost. Blocking, for any thread."""
 
-    def __init__(self, host: Host, access: Access) -> None:
+    def __init__(self, host: SshHost, access: Access) -> None:
         self._host = host
         self._access = access
         self._machine: RemoteMachine | None = None
@@ -81,7 +81,7 @@ class LoginNode:
 
     def run(
         self, script: str, *words: str, given: bytes = b"", silence_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         """A script of the shell there. Raises NoAnswer; then it may have had its effect."""
         try:
             done = self.machine().run(
@@ -93,7 +93,7 @@ class LoginNode:
         if done.code == _LOST:
             text = f"login node {self._host.spec}: the connection was lost"
             raise NoAnswer(text, may_run=True)
-        return Done(done.code, done.out, done.err)
+        return FinishedCommand(done.code, done.out, done.err)
 
     def close(self) -> None:
         """What runs over it ends with NoAnswer; the next call connects again."""
@@ -118,7 +118,7 @@ class SshCommands:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         given = (self._path, self._libraries, f"{limit_s:g}", *words)
         call = partial(self._login.run, given=stdin.encode(), silence_s=limit_s + _GRACE_S)
         loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from provisioner.capacity.memory import Block, CapacityMemory
 from provisioner.capacity.refusals import BlockKind
-from provisioner.planning.plan_types import Phase, PlanInput
+from provisioner.planning.plan_types import MachinePhase, PlanInput
 from provisioner.planning.remaining_quota import QuotasLeft
 from provisioner.types import Offer, Scope
 
@@ -36,7 +36,7 @@ class OpenOffers:
         """Keys whose probe is under way."""
         for pool in state.pools:
             for machine in pool.machines:
-                if machine.phase is Phase.COMING:
+                if machine.phase is MachinePhase.COMING:
                     self._probed.update(
                         block.scope
                         for block in self._blocks(machine.offer)

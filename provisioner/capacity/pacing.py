@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from provisioner.capacity.refusals import BACKOFFS, BlockKind
-from provisioner.providers.base import Api, Rate
+from provisioner.providers.base import LimitedCall, Rate
 from windlass.base.clock import Clock
 
 
@@ -24,12 +24,12 @@ class _Lane:
 class Pacing:
     """Of one provider. Times are monotonic."""
 
-    def __init__(self, rates: Mapping[Api, Rate], clock: Clock) -> None:
+    def __init__(self, rates: Mapping[LimitedCall, Rate], clock: Clock) -> None:
         self._rates = rates
         self._clock = clock
-        self._lanes: dict[Api, _Lane] = {}
+        self._lanes: dict[LimitedCall, _Lane] = {}
 
-    def take(self, api: Api) -> bool:
+    def take(self, api: LimitedCall) -> bool:
         """Whether a call may be made now; if so, it is counted."""
         lane, rate, now = self._lane(api), self._rates.get(api), self._clock.monotonic()
         if now < lane.paused_until:
@@ -43,18 +43,18 @@ class Pacing:
         lane.tokens -= 1.0
         return True
 
-    def throttled(self, api: Api, retry_after_s: float | None = None) -> None:
+    def throttled(self, api: LimitedCall, retry_after_s: float | None = None) -> None:
         """The provider said: too many calls."""
         lane, now = self._lane(api), self._clock.monotonic()
         if now >= lane.paused_until:
             lane.pause_s = BACKOFFS[BlockKind.THROTTLED].after(lane.pause_s)
         lane.paused_until = now + max(lane.pause_s, retry_after_s or 0.0)
 
-    def answered(self, api: Api) -> None:
+    def answered(self, api: LimitedCall) -> None:
         """A call got through."""
         self._lane(api).pause_s = 0.0
 
-    def _lane(self, api: Api) -> _Lane:
+    def _lane(self, api: LimitedCall) -> _Lane:
         lane = self._lanes.get(api)
         if lane is None:
             rate = self._rates.get(api)

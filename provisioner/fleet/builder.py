@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.capacity.refusals import scope_of
-from provisioner.fleet.state import Catalogue, FleetState, Refused
+from provisioner.fleet.state import CallRefused, FleetCatalogue, FleetState
 from provisioner.providers.base import FoundGroup, FoundInstance
 from provisioner.types import Offer
 
@@ -11,7 +11,7 @@ from provisioner.types import Offer
 class FleetStateBuilder:
     """Copies of what may change; frozen into a new state at the end of the pass."""
 
-    def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
+    def __init__(self, state: FleetState, catalogue: FleetCatalogue, now: float) -> None:
         self.state = state
         self.catalogue = catalogue
         self.now = now
@@ -38,7 +38,7 @@ class FleetStateBuilder:
             boot_s=0.0,
         )
 
-    def learn(self, offer: Offer, said: Refused) -> None:
+    def learn(self, offer: Offer, said: CallRefused) -> None:
         """Its provider refused."""
         self.memory = self.memory.refused(
             said.scope or scope_of(said.kind, offer),

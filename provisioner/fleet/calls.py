@@ -18,6 +18,7 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.instances import InstanceRecord
 from provisioner.fleet.intents import IntentRecord
 from provisioner.fleet.state import (
+    CallRefused,
     CancelAnswered,
     Event,
     ImageAnswered,
@@ -27,13 +28,12 @@ from provisioner.fleet.state import (
     LaunchRefused,
     LaunchUnanswered,
     ProviderListing,
-    Refused,
     StartAnswered,
     StopAnswered,
     TerminateAnswered,
     TokenIsSpent,
 )
-from provisioner.providers.base import Accepted, Api, LaunchAnswer, LaunchIntent, Provider
+from provisioner.providers.base import Accepted, LaunchAnswer, LaunchIntent, LimitedCall, Provider
 from provisioner.providers.errors import Refusal, TokenSpent, refusal_kind
 from provisioner.providers.images import ImageOrder, MakesImages
 from provisioner.types import Offer
@@ -103,7 +103,7 @@ class Calls:
             self._tasks = None
             self._opened.clear()
 
-    def may(self, provider: str, api: Api) -> bool:
+    def may(self, provider: str, api: LimitedCall) -> bool:
         """Whether that call can be made now; if so, it is counted as made."""
         return provider in self._opened and self._pacing[provider].take(api)
 
@@ -120,7 +120,7 @@ class Calls:
         for name in sorted(self._opened - self._looking):
             last = self._looked_at.get(name)
             due = last is None or now - last >= self._providers[name].list_every_s
-            if due and self.may(name, Api.LIST):
+            if due and self.may(name, LimitedCall.LIST):
                 self._looking.add(name)
                 self._looked_at[name] = now
                 self.start(self._look(name))
@@ -202,10 +202,10 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 found = await self._providers[name].list()
-            self._pacing[name].answered(Api.LIST)
+            self._pacing[name].answered(LimitedCall.LIST)
         except Exception as error:  # noqa: BLE001 - a failing provider is an answer
             log.warning("listing provider %s failed: %s", name, _text(error))
-            self._note_throttling(name, Api.LIST, error)
+            self._note_throttling(name, LimitedCall.LIST, error)
             return _unseen(name, self._now(), error)
         finally:
             self._looking.discard(name)
@@ -220,7 +220,7 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 answer = await call()
-            self._pacing[provider].answered(Api.LAUNCH)
+            self._pacing[provider].answered(LimitedCall.LAUNCH)
             if isinstance(answer, Accepted):
                 log.info("launch %s is queued at %s: %s", intent.id, provider, answer.reason)
                 return LaunchAccepted(intent=intent, accepted=answer)
@@ -242,10 +242,10 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await self._providers[record.provider].stop(record.id)
-            self._pacing[record.provider].answered(Api.TERMINATE)
+            self._pacing[record.provider].answered(LimitedCall.TERMINATE)
         except Exception as error:  # noqa: BLE001 - what cannot be stopped is ended
             log.warning("stopping %s failed: %s", record.id, _text(error))
-            self._note_throttling(record.provider, Api.TERMINATE, error)
+            self._note_throttling(record.provider, LimitedCall.TERMINATE, error)
             unknown = isinstance(error, OSError) or refusal_kind(error) in _ASK_AGAIN
             refused = isinstance(error, WindlassError) and not unknown
             return StopAnswered(instance_id=record.id, error=_text(error), refused=refused)
@@ -256,20 +256,20 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await self._providers[record.provider].start(record.id, offer)
-            self._pacing[record.provider].answered(Api.LAUNCH)
+            self._pacing[record.provider].answered(LimitedCall.LAUNCH)
         except Exception as error:  # noqa: BLE001 - unknown errors block the start, verbatim
             log.warning("starting %s failed: %s", record.id, _text(error))
-            self._note_throttling(record.provider, Api.LAUNCH, error)
+            self._note_throttling(record.provider, LimitedCall.LAUNCH, error)
             if isinstance(error, OSError) or refusal_kind(error) in _ASK_AGAIN:
                 return StartAnswered(instance_id=record.id, error=_text(error))
-            return StartAnswered(instance_id=record.id, refusal=Refused(**self._said(error)))
+            return StartAnswered(instance_id=record.id, refusal=CallRefused(**self._said(error)))
         log.info("started %s at %s", record.id, record.provider)
         return StartAnswered(instance_id=record.id)
 
     def _failed(self, intent: IntentRecord, error: Exception, *, first: bool) -> Event:
         log.warning("launch %s at %s refused: %s", intent.id, intent.provider, _text(error))
         kind = refusal_kind(error)
-        self._note_throttling(intent.provider, Api.LAUNCH, error)
+        self._note_throttling(intent.provider, LimitedCall.LAUNCH, error)
         if kind in _ASK_AGAIN or (kind is None and not first):
             return LaunchUnanswered(
                 intent=intent,
@@ -280,7 +280,7 @@ class Calls:
         return LaunchRefused(intent=intent, **self._said(error))
 
     def _said(self, error: Exception) -> dict[str, Any]:
-        """As the fields of `Refused`."""
+        """As the fields of `CallRefused`."""
         said = error if isinstance(error, Refusal) else None
         wait_s = said.retry_after_s if said else None
         return {
@@ -292,7 +292,7 @@ class Calls:
             "until": None if wait_s is None else self._now() + wait_s,
         }
 
-    def _note_throttling(self, provider: str, api: Api, error: Exception) -> None:
+    def _note_throttling(self, provider: str, api: LimitedCall, error: Exception) -> None:
         if isinstance(error, Refusal) and error.kind is BlockKind.THROTTLED:
             self._pacing[provider].throttled(api, error.retry_after_s)
 
@@ -317,7 +317,7 @@ class Calls:
                 answer = await provider.make_image(order)
         except Exception as error:  # noqa: BLE001 - a failing provider is an answer
             log.warning("image %s of bake %s: %s", order.name, order.bake_id, _text(error))
-            self._note_throttling(provider.name, Api.LAUNCH, error)
+            self._note_throttling(provider.name, LimitedCall.LAUNCH, error)
             unknown = isinstance(error, OSError) or refusal_kind(error) in _MENDED_BY_PEOPLE
             return ImageAnswered(bake_id=order.bake_id, error=_text(error), is_final=not unknown)
         return ImageAnswered(bake_id=order.bake_id, answer=answer)
@@ -346,10 +346,10 @@ class Calls:
         try:
             async with asyncio.timeout(CALL_DEADLINE_S):
                 await self._providers[provider].terminate(instance_ids)
-            self._pacing[provider].answered(Api.TERMINATE)
+            self._pacing[provider].answered(LimitedCall.TERMINATE)
         except Exception as error:  # noqa: BLE001 - asked again until it is confirmed
             log.error("still billing: terminating %s failed: %s", listed, _text(error))
-            self._note_throttling(provider, Api.TERMINATE, error)
+            self._note_throttling(provider, LimitedCall.TERMINATE, error)
             return TerminateAnswered(
                 instance_ids=instance_ids, error=_text(error), consoles=consoles
             )

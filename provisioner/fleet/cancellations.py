@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.builder import FleetStateBuilder
-from provisioner.fleet.instances import EndKind, InstanceRecord, InstanceState, Wish
-from provisioner.fleet.state import Refused, StartAnswered, StopAnswered
+from provisioner.fleet.instances import EndKind, EndRequest, InstanceRecord, InstanceState
+from provisioner.fleet.state import CallRefused, StartAnswered, StopAnswered
 from provisioner.fleet.stops import not_started, started, starting, stop_answered
 from provisioner.planning.plan_types import Launch
 from provisioner.planning.stop_value import start_of
@@ -24,7 +24,7 @@ class Stops:
             if record.state is InstanceState.STOPPED:
                 self._builder.instances[name] = starting(record, claims, self._builder.now)
 
-    def stop_answered(self, event: StopAnswered) -> list[Wish]:
+    def stop_answered(self, event: StopAnswered) -> list[EndRequest]:
         """What cannot be stopped is ended."""
         record = self._builder.instances.get(event.instance_id)
         if record is None:
@@ -35,7 +35,7 @@ class Stops:
         if not event.refused or record.state is not InstanceState.STOPPING:
             return []
         why = f"{record.reason}; {event.error}"
-        return [Wish(instance_id=record.id, kind=EndKind.STOPPED, why=why)]
+        return [EndRequest(instance_id=record.id, kind=EndKind.STOPPED, why=why)]
 
     def start_answered(self, event: StartAnswered) -> None:
         """Refused, it is stopped as before, and memory knows why: others are started or bought."""
@@ -51,9 +51,9 @@ class Stops:
 
     def give_up(self, record: InstanceRecord) -> None:
         """Nobody has answered, and it has not started."""
-        self._refused(record, Refused(kind=BlockKind.UNKNOWN, message="no answer"))
+        self._refused(record, CallRefused(kind=BlockKind.UNKNOWN, message="no answer"))
 
-    def _refused(self, record: InstanceRecord, said: Refused) -> None:
+    def _refused(self, record: InstanceRecord, said: CallRefused) -> None:
         self._builder.learn(start_of(record.offer, self._builder.memory), said)
         why = f"not started: {said.message}"
         self._builder.instances[record.id] = not_started(record, why)

@@ -26,7 +26,7 @@ class Durations:
         self.sum_s += seconds
 
 
-class Tally:
+class FleetCounters:
     def __init__(self) -> None:
         self.machines: Counter[tuple[str, Market]] = Counter()
         """Launched, by pool and market."""

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from provisioner.fleet.plan_input import plan_input
 from provisioner.fleet.reconcile_pass import ReconcilePass
-from provisioner.fleet.state import Agents, Catalogue, Event, FleetState
+from provisioner.fleet.state import Agents, Event, FleetCatalogue, FleetState
 from provisioner.money.budgets import Money
 from provisioner.planning.plan_types import Plan
 from provisioner.planning.planner import plan
@@ -24,7 +24,7 @@ Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
 
 def decide(
     state: FleetState,
-    catalogue: Catalogue,
+    catalogue: FleetCatalogue,
     events: Sequence[Event],
     demand: Sequence[PoolDemand],
     agents: Agents,

@@ -15,12 +15,12 @@ from provisioner.fleet.instances import (
 from provisioner.fleet.intents import intent_document, intent_from_document
 from provisioner.fleet.state import FleetState
 from provisioner.images.records import bake_document, bake_from_document
-from provisioner.money.prices import Ledger
+from provisioner.money.prices import SpendLedger
 from provisioner.ports import FleetDocuments
 from windlass.base.strict_json import StrictJson
 
 _LESSONS_AT_FIRST = "offers"
-_LEDGER: StrictJson[Ledger] = StrictJson(Ledger)
+_LEDGER: StrictJson[SpendLedger] = StrictJson(SpendLedger)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ ALLOWED: Mapping[InstanceState, frozenset[InstanceState]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StoppedTime:
     """A time during which a machine was stopped."""
 
     since: float
@@ -109,7 +109,7 @@ class Stop:
     """When its agent was back."""
 
 
-def stopped_s(stops: Iterable[Stop], since: float, until: float) -> float:
+def stopped_s(stops: Iterable[StoppedTime], since: float, until: float) -> float:
     """How much of that time it was stopped."""
     ends = ((stop.since, until if stop.until is None else stop.until) for stop in stops)
     return sum(max(0.0, min(end, until) - max(start, since)) for start, end in ends)
@@ -161,7 +161,7 @@ class InstanceRecord:
     moving_why: str = ""
     notice: Notice | None = None
     """Its provider takes it back."""
-    stops: tuple[Stop, ...] = ()
+    stops: tuple[StoppedTime, ...] = ()
     """When it was stopped, in order."""
     stopping_since: float | None = None
     """Since when it is to be stopped."""
@@ -254,7 +254,7 @@ def instance_from_document(document: Mapping[str, Any]) -> InstanceRecord:
     return _INSTANCES.load(document, f"instance {document.get('id')}")
 
 
-class Listing(StrEnum):
+class ListedAs(StrEnum):
     """What the newest list says about one instance."""
 
     PENDING = "pending"
@@ -279,7 +279,7 @@ class BootNote:
 class Observation:
     """What is known about one instance at one instant."""
 
-    listing: Listing = Listing.UNKNOWN
+    listing: ListedAs = ListedAs.UNKNOWN
     looked_at: float = 0.0
     """When that list was begun."""
     detail: str = ""
@@ -312,7 +312,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class EndRequest:
     """This instance should be ended. Carried out only after its node was cordoned."""
 
     instance_id: str
@@ -323,9 +323,9 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class InstanceStep:
     record: InstanceRecord
-    wish: Wish | None = None
+    wish: EndRequest | None = None
 
 
 def move(record: InstanceRecord, state: InstanceState, **changes: Any) -> InstanceRecord:
@@ -335,16 +335,18 @@ def move(record: InstanceRecord, state: InstanceState, **changes: Any) -> Instan
     return replace(record, state=state, **changes)
 
 
-def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
+def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> InstanceStep:
     """Take in one observation: the new record, and whether the instance should be ended."""
     if not record.is_alive:
-        return Step(record=record)
+        return InstanceStep(record=record)
     record = _note(record, seen, now, rules)
     gone = _gone_because(record, seen)
     if gone is not None:
         reason = f"{record.reason}; {gone}" if record.reason else gone
         lost = _lost_since(record)
-        return Step(record=move(record, _S.GONE, ended_at=now, reason=reason, lost_since=lost))
+        return InstanceStep(
+            record=move(record, _S.GONE, ended_at=now, reason=reason, lost_since=lost)
+        )
     match record.state:
         case _S.PENDING | _S.BOOTING:
             return _step_booting(record, seen, now, rules)
@@ -353,7 +355,7 @@ def step(record: InstanceRecord, seen: Observation, now: float, rules: Rules) ->
         case _S.ORPHAN:
             return _step_orphan(record, seen, now)
         case _:
-            return Step(record=record)
+            return InstanceStep(record=record)
 
 
 def is_steady(record: InstanceRecord, connected: bool, busy: bool | None) -> bool:
@@ -370,7 +372,7 @@ def is_steady(record: InstanceRecord, connected: bool, busy: bool | None) -> boo
 def shows_as_before(record: InstanceRecord, seen: Observation) -> bool:
     """That list says nothing of a steady machine that is not known: `step` would not change it either."""
     return (
-        seen.listing is Listing.RUNNING
+        seen.listing is ListedAs.RUNNING
         and record.looks >= LOOKS_UNTIL_GONE
         and seen.ends_at in (None, record.ends_at)
     )
@@ -411,9 +413,9 @@ def _note(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -
         silent_since = now if record.silent_since is None else record.silent_since
         idle_since = None
     looks, missed, first = record.looks, record.missed_looks, record.first_look_at
-    if seen.listing is Listing.ABSENT:
+    if seen.listing is ListedAs.ABSENT:
         missed += _should_show(record, seen.looked_at, rules)
-    elif seen.listing is not Listing.UNKNOWN:
+    elif seen.listing is not ListedAs.UNKNOWN:
         looks, missed = min(looks + 1, LOOKS_UNTIL_GONE), 0
         first = seen.looked_at if first is None else first
     if seen.connected:
@@ -451,7 +453,7 @@ def _should_show(record: InstanceRecord, looked_at: float, rules: Rules) -> bool
 
 
 def _gone_because(record: InstanceRecord, seen: Observation) -> str | None:
-    if seen.listing is Listing.ENDED:
+    if seen.listing is ListedAs.ENDED:
         return seen.boot_failure or seen.detail or "the provider says it ended"
     if record.missed_looks >= LOOKS_UNTIL_GONE:
         return "the provider does not list it any more"
@@ -464,14 +466,16 @@ def _lost_since(record: InstanceRecord) -> float | None:
     return silent if silent is not None and (asked is None or silent < asked) else None
 
 
-def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
+def _step_booting(
+    record: InstanceRecord, seen: Observation, now: float, rules: Rules
+) -> InstanceStep:
     if seen.connected:
-        return Step(record=ready(record, now))
+        return InstanceStep(record=ready(record, now))
     if seen.boot_failure:
         return _wish(record, EndKind.BOOT, seen.boot_failure)
     if _was_stopped(record, seen, rules):
         return _wish(record, EndKind.BOOT, seen.detail or STOPPED_BY_OTHERS)
-    if record.state is _S.PENDING and seen.listing is Listing.RUNNING:
+    if record.state is _S.PENDING and seen.listing is ListedAs.RUNNING:
         record = move(record, _S.BOOTING)
     age = now - max(record.boot_since, rules.watching_since)
     queue_s = record.offer.queue_deadline_s
@@ -481,19 +485,21 @@ def _step_booting(record: InstanceRecord, seen: Observation, now: float, rules: 
     if record.state is _S.BOOTING and age > rules.boot_deadline_s:
         said = f"; the last it said: {seen.boot.words}" if seen.boot is not None else ""
         return _wish(record, EndKind.BOOT, f"no agent connected within {age:.0f} s{said}")
-    return Step(record=record)
+    return InstanceStep(record=record)
 
 
-def _step_ready(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> Step:
+def _step_ready(
+    record: InstanceRecord, seen: Observation, now: float, rules: Rules
+) -> InstanceStep:
     if seen.connected:
-        return Step(record=move(record, _S.READY) if record.state is _S.LOST else record)
+        return InstanceStep(record=move(record, _S.READY) if record.state is _S.LOST else record)
     if _was_stopped(record, seen, rules):
         record = move(record, _S.LOST) if record.state is _S.READY else record
         return _wish(record, EndKind.LOST, seen.detail or STOPPED_BY_OTHERS)
     silent = now - (now if record.silent_since is None else record.silent_since)
     spot = record.offer.key.market is Market.SPOT
     if silent < (LOST_SPOT_AFTER_S if spot else LOST_AFTER_S):
-        return Step(record=record)
+        return InstanceStep(record=record)
     if record.state is _S.READY:
         record = move(record, _S.LOST)
     return _wish(record, EndKind.LOST, f"its agent was silent for {silent:.0f} s")
@@ -502,20 +508,20 @@ def _step_ready(record: InstanceRecord, seen: Observation, now: float, rules: Ru
 def _was_stopped(record: InstanceRecord, seen: Observation, rules: Rules) -> bool:
     """Not by us. Lists may be late: right after its start one may show it as it was."""
     return (
-        seen.listing is Listing.STOPPED
+        seen.listing is ListedAs.STOPPED
         and seen.looked_at - record.boot_since > rules.list_grace_s + START_CALL_S
         and not seen.connected
     )
 
 
-def _step_orphan(record: InstanceRecord, seen: Observation, now: float) -> Step:
+def _step_orphan(record: InstanceRecord, seen: Observation, now: float) -> InstanceStep:
     if seen.connected and seen.busy:
-        return Step(record=move(record, _S.READY, ready_at=now))
+        return InstanceStep(record=move(record, _S.READY, ready_at=now))
     age = now - (now if record.first_look_at is None else record.first_look_at)
     if record.looks >= LOOKS_UNTIL_GONE and age >= ORPHAN_GRACE_S:
         return _wish(record, EndKind.ORPHAN, "carries our tag, but nobody asked for it")
-    return Step(record=record)
+    return InstanceStep(record=record)
 
 
-def _wish(record: InstanceRecord, kind: EndKind, why: str) -> Step:
-    return Step(record=record, wish=Wish(instance_id=record.id, kind=kind, why=why))
+def _wish(record: InstanceRecord, kind: EndKind, why: str) -> InstanceStep:
+    return InstanceStep(record=record, wish=EndRequest(instance_id=record.id, kind=kind, why=why))

@@ -45,7 +45,7 @@ Freeze: TypeAlias = Callable[[LaunchIntent], JsonMapping]
 """A provider's `freeze`."""
 
 
-class Launches:
+class PassLaunches:
     """The launches of one pass."""
 
     def __init__(self, builder: FleetStateBuilder) -> None:

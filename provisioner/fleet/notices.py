@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BACKOFFS, BlockKind
-from provisioner.fleet.instances import EndKind, InstanceRecord, InstanceState, Wish
+from provisioner.fleet.instances import EndKind, EndRequest, InstanceRecord, InstanceState
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import is_bake
 from provisioner.types import Market, Node, Notice, Scope
@@ -61,9 +61,9 @@ def leaving(records: Mapping[str, InstanceRecord]) -> dict[str, Notice]:
     }
 
 
-def end_of_taken_back(record: InstanceRecord) -> Wish | None:
+def end_of_taken_back(record: InstanceRecord) -> EndRequest | None:
     """Nothing runs there again: it is ended when it is empty."""
     if record.notice is None or record.state in _OVER or is_bake(record.intent_id):
         return None
     why = f"its provider takes it back: {record.notice.why}"
-    return Wish(instance_id=record.id, kind=EndKind.TAKEN_BACK, why=why)
+    return EndRequest(instance_id=record.id, kind=EndKind.TAKEN_BACK, why=why)

@@ -16,7 +16,7 @@ from provisioner.fleet.state import Agents, FleetState, PoolSetup
 from provisioner.fleet.stopped_pools import stopped_pools
 from provisioner.money.budgets import Money, Spending
 from provisioner.money.months import month_of, month_start
-from provisioner.planning.plan_types import Machine, Phase, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, PlanInput, PoolInput
 from provisioner.planning.stop_value import start_of
 from provisioner.providers.images import is_bake
 from provisioner.types import Offer, PoolDemand
@@ -96,7 +96,7 @@ def _machines(state: FleetState, agents: Agents, now: float) -> dict[str, list[M
 
 def _baking(name: str, offer: Offer, age_s: float) -> Machine:
     """It costs money, and nothing else counts with it."""
-    return Machine(name=name, offer=offer, phase=Phase.OUT, age_s=age_s, in_pool=False)
+    return Machine(name=name, offer=offer, phase=MachinePhase.OUT, age_s=age_s, in_pool=False)
 
 
 def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Machine]:
@@ -106,7 +106,9 @@ def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Mach
         yield Machine(
             name=f"{intent.id}/{number}",
             offer=intent.offer,
-            phase=Phase.COMING if intent.state is not IntentState.CANCELLING else Phase.OUT,
+            phase=MachinePhase.COMING
+            if intent.state is not IntentState.CANCELLING
+            else MachinePhase.OUT,
             group=intent.id,
             age_s=now - (intent.accepted_at or intent.created_at),
             ready_in_s=ready_in_s,
@@ -127,7 +129,7 @@ def _asked(state: FleetState, intent: IntentRecord, now: float) -> Iterator[Mach
 
 def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: float) -> Machine:
     age = now - record.created_at
-    phase = Phase.OUT
+    phase = MachinePhase.OUT
     if (
         record.id in state.retired
         or record.moving_since is not None
@@ -147,13 +149,13 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
     ready_in_s = 0.0
     claims: tuple[str, ...] = ()
     if record.state in BOOTS:
-        phase, claims = Phase.COMING, record.claims
+        phase, claims = MachinePhase.COMING, record.claims
         ready_in_s = max(SOON_S, state.memory.boot_p50_s(offer) - (now - record.boot_since))
     elif record.state is InstanceState.READY:
         silent = 0.0 if record.silent_since is None else now - record.silent_since
         if silent <= LOST_CORDON_S:
             shown = record.id in agents.nodes
-            phase = Phase.UP if shown else Phase.COMING
+            phase = MachinePhase.UP if shown else MachinePhase.COMING
             ready_in_s = 0.0 if shown else SOON_S
         offer = record.offer
         up_at = record.up_at
@@ -168,7 +170,7 @@ def _machine(state: FleetState, record: InstanceRecord, agents: Agents, now: flo
         asking=record.state is InstanceState.STARTING,
         ready_in_s=ready_in_s,
         idle_s=None
-        if record.idle_since is None or phase is not Phase.UP
+        if record.idle_since is None or phase is not MachinePhase.UP
         else now - record.idle_since,
         ends_at=record.end(now + ready_in_s if record.ready_at is None else record.ready_at),
         claims=claims,

@@ -20,19 +20,19 @@ from provisioner.fleet.instances import (
     CONSOLE_SAYS,
     UNHEALTHY_WINDOW_S,
     EndKind,
+    EndRequest,
     InstanceRecord,
     InstanceState,
-    Listing,
+    ListedAs,
     Observation,
     Rules,
-    Wish,
     is_steady,
     may_end_lost,
     shows_as_before,
     step,
     terminating,
 )
-from provisioner.fleet.launches import Freeze, Launches
+from provisioner.fleet.launches import Freeze, PassLaunches
 from provisioner.fleet.notices import end_of_taken_back, notice_of, noticed, spared
 from provisioner.fleet.state import (
     Agents,
@@ -40,9 +40,9 @@ from provisioner.fleet.state import (
     BakeCancelled,
     BakeInstalled,
     CancelAnswered,
-    Catalogue,
     EndAcknowledged,
     Event,
+    FleetCatalogue,
     FleetState,
     ImageAnswered,
     ImageRemoved,
@@ -58,7 +58,7 @@ from provisioner.fleet.state import (
     TryAgain,
 )
 from provisioner.fleet.stops import cannot_stop, never_started, stopping, switched
-from provisioner.images.bakes import Bakes
+from provisioner.images.bakes import PassBakes
 from provisioner.planning.plan_types import Launch, Move, Plan
 from provisioner.planning.stop_value import start_of
 from provisioner.providers.base import FoundInstance, FoundState
@@ -76,10 +76,10 @@ _UNLISTED = {
 class ReconcilePass:
     """A state being changed: collects the changes of one pass and freezes them at the end. For one call only."""
 
-    def __init__(self, state: FleetState, catalogue: Catalogue, now: float) -> None:
+    def __init__(self, state: FleetState, catalogue: FleetCatalogue, now: float) -> None:
         self.builder = FleetStateBuilder(state, catalogue, now)
-        self.launches = Launches(self.builder)
-        self.bakes = Bakes(self.builder, self.launches)
+        self.launches = PassLaunches(self.builder)
+        self.bakes = PassBakes(self.builder, self.launches)
         self.stops = Stops(self.builder)
         self._ledger = state.ledger
         self._ended_lost = tuple(t for t in state.ended_lost if now - t < UNHEALTHY_WINDOW_S)
@@ -90,7 +90,7 @@ class ReconcilePass:
         self._sold = catalogue.retired()
         self._is_sold_of: dict[tuple[str, int], bool] = {}
         self._retired: dict[str, str] = {}
-        self.wishes: list[Wish] = []
+        self.wishes: list[EndRequest] = []
         self._notices: dict[str, Notice] = {}
         """Machines that their provider takes back, as it lists them."""
         self._started: list[str] = []
@@ -326,7 +326,9 @@ class ReconcilePass:
         self._retire(new)
         over = (InstanceState.TERMINATING, InstanceState.GONE)
         if new.moving_since is not None and new.state not in over:
-            self.wishes.append(Wish(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why))
+            self.wishes.append(
+                EndRequest(instance_id=new.id, kind=EndKind.MOVED, why=new.moving_why)
+            )
         if (wish := end_of_taken_back(new)) is not None:
             self.wishes.append(wish)
 
@@ -365,7 +367,7 @@ class ReconcilePass:
         why = self._sold.because(record.pool, record.offer.key)
         if why is not None and record.state not in (InstanceState.TERMINATING, InstanceState.GONE):
             self._retired[record.id] = why
-            self.wishes.append(Wish(instance_id=record.id, kind=EndKind.RETIRED, why=why))
+            self.wishes.append(EndRequest(instance_id=record.id, kind=EndKind.RETIRED, why=why))
 
     def move(self, moves: Sequence[Move]) -> None:
         """Write down whose work is to leave. It is asked to after the commit."""
@@ -406,7 +408,7 @@ class ReconcilePass:
 
     def end(
         self,
-        wishes: Sequence[Wish],
+        wishes: Sequence[EndRequest],
         cordon: Callable[[str], bool],
         uncordon: Callable[[str], None] = lambda _: None,
     ) -> list[str]:
@@ -459,13 +461,13 @@ class ReconcilePass:
 
 def _observed(look: ProviderListing, found: FoundInstance | None) -> Observation:
     if found is None:
-        return Observation(listing=Listing.ABSENT, looked_at=look.started_at)
+        return Observation(listing=ListedAs.ABSENT, looked_at=look.started_at)
     listing = {
-        FoundState.PENDING: Listing.PENDING,
-        FoundState.RUNNING: Listing.RUNNING,
-        # That of an image stops by itself: `Bakes` knows when it may.
-        FoundState.STOPPED: Listing.RUNNING if is_bake(found.intent_id) else Listing.STOPPED,
-        FoundState.ENDED: Listing.ENDED,
+        FoundState.PENDING: ListedAs.PENDING,
+        FoundState.RUNNING: ListedAs.RUNNING,
+        # That of an image stops by itself: `PassBakes` knows when it may.
+        FoundState.STOPPED: ListedAs.RUNNING if is_bake(found.intent_id) else ListedAs.STOPPED,
+        FoundState.ENDED: ListedAs.ENDED,
     }[found.state]
     return Observation(
         listing=listing,

@@ -21,7 +21,7 @@ from provisioner.capacity.offer_views import OfferView, offer_id, offer_views
 from provisioner.capacity.refusals import Unseen
 from provisioner.fleet.calls import Calls
 from provisioner.fleet.clock_jumps import Clocks, shifted
-from provisioner.fleet.counters import Tally
+from provisioner.fleet.counters import FleetCounters
 from provisioner.fleet.decide import computed, decide
 from provisioner.fleet.documents import Unsaved, forget_finished, restored, to_move, unsaved
 from provisioner.fleet.due_calls import start_due
@@ -29,9 +29,9 @@ from provisioner.fleet.instances import (
     SWITCHED,
     BootNote,
     EndKind,
+    EndRequest,
     InstanceRecord,
     InstanceState,
-    Wish,
 )
 from provisioner.fleet.intents import IntentRecord, fingerprint, launch_call, launch_in_general
 from provisioner.fleet.notices import leaving
@@ -39,9 +39,9 @@ from provisioner.fleet.plan_input import plan_input
 from provisioner.fleet.reconcile_pass import ReconcilePass
 from provisioner.fleet.state import (
     Agents,
-    Catalogue,
     EndAcknowledged,
     Event,
+    FleetCatalogue,
     FleetState,
     PoolSetup,
     Said,
@@ -117,7 +117,7 @@ class Provisioner:
             generation=generation,
             unseen={Scope(provider=name): Unseen(NOT_LISTED_YET) for name in self._providers},
         )
-        self.tally = Tally()
+        self.tally = FleetCounters()
         self._connected: set[str] = set()
         self._boots: dict[str, BootNote] = {}
         """Of machines whose agent has not connected yet. A restart forgets them: their deadline counts."""
@@ -369,7 +369,9 @@ class Provisioner:
             reconcile_pass.launches.drop_uncalled()
         if self._ends_everything:
             everything = [
-                Wish(instance_id=id_, kind=EndKind.CLOSING, why="the cluster is shutting down")
+                EndRequest(
+                    instance_id=id_, kind=EndKind.CLOSING, why="the cluster is shutting down"
+                )
                 for id_ in reconcile_pass.result().instances
             ]
             reconcile_pass.end(everything, lambda _: True)
@@ -377,7 +379,8 @@ class Provisioner:
             return ()
         ends = planned.terminations
         idle = [
-            Wish(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why, stop=x.stop) for x in ends
+            EndRequest(instance_id=x.instance_id, kind=EndKind.IDLE, why=x.why, stop=x.stop)
+            for x in ends
         ]
         wishes = [*reconcile_pass.wishes, *idle]
         return reconcile_pass.end(wishes, self._host.cordon, self._host.uncordon)
@@ -433,9 +436,9 @@ class Provisioner:
         if empty if self._ends_everything else self._calls.under_way == 0:
             self._closed.set()
 
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> FleetCatalogue:
         """What is for sale at this instant."""
-        return Catalogue(
+        return FleetCatalogue(
             pools={pool: self._setup(pool) for pool in self._pools},
             list_grace_s={name: p.list_grace_s for name, p in self._providers.items()},
         )

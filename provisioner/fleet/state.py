@@ -13,7 +13,7 @@ from provisioner.capacity.refusals import BlockKind, Unseen
 from provisioner.fleet.instances import BootNote, InstanceRecord
 from provisioner.fleet.intents import IntentRecord
 from provisioner.images.records import BakeRecord
-from provisioner.money.prices import Ledger
+from provisioner.money.prices import SpendLedger
 from provisioner.providers.base import Accepted, Inventory
 from provisioner.providers.images import ImageAnswer
 from provisioner.types import Node, Offer, OfferKey, PoolSettings, Scope
@@ -60,7 +60,7 @@ class Retired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class FleetCatalogue:
     """What is configured and what is for sale, at the instant of one pass."""
 
     pools: Mapping[str, PoolSetup]
@@ -106,7 +106,7 @@ class FleetState:
     bakes: Mapping[str, BakeRecord] = field(default_factory=dict)
     """Those that are under way, and the newest that are over."""
     memory: CapacityMemory = field(default_factory=CapacityMemory)
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: SpendLedger = field(default_factory=SpendLedger)
     ended_lost: tuple[float, ...] = ()
     """When instances were ended as lost, within the last window."""
     unseen: Mapping[Scope, Unseen] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class LaunchAccepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class CallRefused:
     """How a provider refused."""
 
     kind: BlockKind
@@ -163,7 +163,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRefused(Refused):
+class LaunchRefused(CallRefused):
     """Nothing was made."""
 
     intent: IntentRecord
@@ -208,7 +208,7 @@ class StartAnswered:
     """The provider lets the machine run, or not (`refusal`), or nobody knows (`error`)."""
 
     instance_id: str
-    refusal: Refused | None = None
+    refusal: CallRefused | None = None
     error: str = ""
 
 

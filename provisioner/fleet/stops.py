@@ -20,13 +20,13 @@ from dataclasses import replace
 
 from provisioner.fleet.instances import (
     EndKind,
+    EndRequest,
     InstanceRecord,
     InstanceState,
-    Listing,
+    ListedAs,
     Observation,
     Rules,
-    Stop,
-    Wish,
+    StoppedTime,
     move,
     ready,
 )
@@ -97,8 +97,8 @@ def not_started(record: InstanceRecord, why: str) -> InstanceRecord:
 def switched(record: InstanceRecord, seen: Observation, now: float, rules: Rules) -> InstanceRecord:
     """Take in one observation of a machine that is being stopped or started, or is stopped."""
     match record.state:
-        case _S.STOPPING if seen.listing is Listing.STOPPED:
-            return move(record, _S.STOPPED, stops=(*record.stops, Stop(since=now)))
+        case _S.STOPPING if seen.listing is ListedAs.STOPPED:
+            return move(record, _S.STOPPED, stops=(*record.stops, StoppedTime(since=now)))
         case _S.STARTING if seen.connected and _is_new(record, seen):
             return ready(record, now)
         case _S.STARTING if seen.listing in _RUNS and _is_new(record, seen):
@@ -114,27 +114,27 @@ def never_started(record: InstanceRecord, seen: Observation) -> bool:
     """It was to be started long ago, nobody answered, and it is stopped still."""
     return (
         record.state is _S.STARTING
-        and seen.listing is Listing.STOPPED
+        and seen.listing is ListedAs.STOPPED
         and seen.looked_at - record.boot_since >= START_WITHIN_S
     )
 
 
-def cannot_stop(record: InstanceRecord, now: float) -> Wish | None:
+def cannot_stop(record: InstanceRecord, now: float) -> EndRequest | None:
     """It should have stopped long ago."""
     since = record.stopping_since
     if record.state is not _S.STOPPING or since is None or now - since < STOP_WITHIN_S:
         return None
     why = f"it has not stopped within {now - since:.0f} s"
-    return Wish(instance_id=record.id, kind=EndKind.STOPPED, why=why)
+    return EndRequest(instance_id=record.id, kind=EndKind.STOPPED, why=why)
 
 
-_RUNS = (Listing.PENDING, Listing.RUNNING)
+_RUNS = (ListedAs.PENDING, ListedAs.RUNNING)
 
 
 def _is_new(record: InstanceRecord, seen: Observation) -> bool:
     """What is seen was so after the decision to start it: it had stopped before."""
-    return seen.listing is Listing.UNKNOWN or seen.looked_at > record.boot_since
+    return seen.listing is ListedAs.UNKNOWN or seen.looked_at > record.boot_since
 
 
-def _last(record: InstanceRecord, *, until: float | None) -> tuple[Stop, ...]:
+def _last(record: InstanceRecord, *, until: float | None) -> tuple[StoppedTime, ...]:
     return (*record.stops[:-1], replace(record.stops[-1], until=until))

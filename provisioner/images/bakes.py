@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.fleet.builder import FleetStateBuilder
-from provisioner.fleet.instances import BootNote, EndKind, InstanceRecord, InstanceState, Wish
-from provisioner.fleet.launches import Launches
+from provisioner.fleet.instances import BootNote, EndKind, EndRequest, InstanceRecord, InstanceState
+from provisioner.fleet.launches import PassLaunches
 from provisioner.fleet.state import ImageAnswered, ImageRemoved
 from provisioner.images.records import BakeRecord, BakeState
 from provisioner.providers.images import ImageState, is_bake
@@ -37,15 +37,15 @@ KEPT = 20
 """Bakes that are over are remembered for people: the newest."""
 
 
-class Bakes:
+class PassBakes:
     """The bakes of one pass."""
 
-    def __init__(self, builder: FleetStateBuilder, launches: Launches) -> None:
+    def __init__(self, builder: FleetStateBuilder, launches: PassLaunches) -> None:
         self.builder = builder
         self._launches = launches
         self.asked: list[BakeRecord] = []
         """Whose launch is to be decided in this pass."""
-        self.wishes: list[Wish] = []
+        self.wishes: list[EndRequest] = []
         self.stopped: set[str] = set()
         """Bakes whose machine was listed as stopped."""
 
@@ -218,7 +218,7 @@ class Bakes:
 
     def _end(self, machine: InstanceRecord | None, why: str, kind: EndKind) -> None:
         if machine is not None and machine.is_alive:
-            self.wishes.append(Wish(instance_id=machine.id, kind=kind, why=why))
+            self.wishes.append(EndRequest(instance_id=machine.id, kind=kind, why=why))
 
     def _machine(self, bake: BakeRecord) -> InstanceRecord | None:
         return next((x for x in self.builder.instances.values() if x.intent_id == bake.id), None)

@@ -12,7 +12,7 @@ from provisioner.fleet.intents import launch_in_general
 from provisioner.fleet.state import BakeAsked, BakeCancelled, BakeInstalled, FleetState, Said
 from provisioner.images.records import BakeRecord, BakeState
 from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import Limits, cluster_purse
+from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import PlanInput
 from provisioner.planning.remaining_quota import QuotasLeft
 from provisioner.providers.base import Provider
@@ -145,7 +145,7 @@ class Bakery:
         for each in plan.pools:
             if each.settings.pool == pool:
                 times = IdleTimes(each, plan.memory)
-                limits = Limits(each, plan, cluster_purse(plan), times, QuotasLeft(plan))
+                limits = PoolLimits(each, plan, cluster_purse(plan), times, QuotasLeft(plan))
                 reason = limits.reason(offer, 1)
                 if reason is not None:
                     raise Conflict(reason.text)

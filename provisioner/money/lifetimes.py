@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from provisioner.fleet.instances import InstanceRecord, InstanceState, Stop, stopped_s
+from provisioner.fleet.instances import InstanceRecord, InstanceState, StoppedTime, stopped_s
 from provisioner.money.months import by_month
 from provisioner.money.prices import SECONDS_PER_HOUR
 
@@ -48,7 +48,7 @@ class Lifetime:
     """Since when its agent was silent, if that was its end."""
     end: float | None = None
     """None: it exists."""
-    stops: tuple[Stop, ...] = ()
+    stops: tuple[StoppedTime, ...] = ()
     """When it was stopped, in order; it was ready before the first of them."""
     disk_usd_per_hour: float = 0.0
     """What it costs then."""

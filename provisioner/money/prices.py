@@ -27,7 +27,7 @@ def usd_per_slot_hour(offer: Offer) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class SpendLedger:
     """Money that outlives the machines it was spent on. Persisted with the capacity memory."""
 
     gone_usd: float = 0.0
@@ -37,7 +37,7 @@ class Ledger:
     months: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Month -> pool -> what machines that are gone cost in it. The newest two months."""
 
-    def with_fleet(self, *, instances: int, usd_per_hour: float, now: float) -> Ledger:
+    def with_fleet(self, *, instances: int, usd_per_hour: float, now: float) -> SpendLedger:
         """Remember the peak and the first launch."""
         if not instances:
             return self
@@ -50,7 +50,7 @@ class Ledger:
 
     def with_gone(
         self, pool: str, usd_between: Callable[[float, float], float], start: float, end: float
-    ) -> Ledger:
+    ) -> SpendLedger:
         """Book a machine that is gone. Once per machine: in the commit that forgets it."""
         months = {month: dict(pools) for month, pools in self.months.items()}
         for month, since, until in by_month(start, end):

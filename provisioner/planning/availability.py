@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from master.core.reasons import Reason
 from provisioner.capacity.memory import CapacityMemory
-from provisioner.planning.plan_types import Launch, Phase, PoolInput
+from provisioner.planning.plan_types import Launch, MachinePhase, PoolInput
 from provisioner.types import BootingNode, LaunchableNode, Offer, OfferKey, PoolAvailability
 
 
@@ -31,7 +31,7 @@ def availability(
             facts=facts[id(m.offer)],
         )
         for m in pool.machines
-        if m.phase is Phase.COMING
+        if m.phase is MachinePhase.COMING
     )
     bought: dict[OfferKey, tuple[Offer, int]] = {}
     for launch in launches:

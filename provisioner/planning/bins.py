@@ -12,7 +12,7 @@ from math import inf
 from typing import TypeAlias
 
 from provisioner.planning.gang_classes import GangClass, nodes_needed
-from provisioner.planning.plan_types import Phase, PoolInput
+from provisioner.planning.plan_types import MachinePhase, PoolInput
 from provisioner.types import AUX_PLACES, NO_FACTS, Gang, MachineFacts, Offer
 
 WholePlace: TypeAlias = tuple[int, str, str]
@@ -255,7 +255,7 @@ def bins_of(
     bins = []
     for node in pool.demand.nodes:
         machine = machines.get(node.agent_id)
-        if not node.schedulable or (machine is not None and machine.phase is not Phase.UP):
+        if not node.schedulable or (machine is not None and machine.phase is not MachinePhase.UP):
             continue
         claims = machine.claims if machine is not None else ()
         ends_at = node.ends_at or (machine.ends_at if machine is not None else None)
@@ -273,7 +273,7 @@ def bins_of(
             )
         )
     for machine in pool.machines:
-        if machine.phase is Phase.COMING and machine.name not in without:
+        if machine.phase is MachinePhase.COMING and machine.name not in without:
             bins.append(
                 Bin(
                     machine.name,

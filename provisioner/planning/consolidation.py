@@ -12,10 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from provisioner.capacity.open_offers import OpenOffers
 from provisioner.money.expected_cost import usd_per_hour
-from provisioner.planning.hosts import Host, hosts_of, largest_first, targets_for
-from provisioner.planning.limits import Limits
+from provisioner.planning.hosts import PlannedHost, hosts_of, largest_first, targets_for
+from provisioner.planning.limits import PoolLimits
 from provisioner.planning.move_value import is_cheaper, left_s, pays, redone_usd, stands_in_for
-from provisioner.planning.plan_types import Launch, Machine, Move, Phase, PoolInput, Termination
+from provisioner.planning.plan_types import (
+    Launch,
+    Machine,
+    MachinePhase,
+    Move,
+    PoolInput,
+    Termination,
+)
 from provisioner.types import MachineFacts, Market, Offer
 
 USED_BELOW = 0.7
@@ -34,7 +41,7 @@ class Consolidation:
         self,
         pool: PoolInput,
         open_offers: OpenOffers,
-        limits: Limits,
+        limits: PoolLimits,
         facts_of: Callable[[Offer], MachineFacts],
         now: float,
     ) -> None:
@@ -47,7 +54,7 @@ class Consolidation:
         self._limits = limits
         self._facts_of = facts_of
         self._now = now
-        present = [m for m in pool.machines if m.phase is not Phase.OUT]
+        present = [m for m in pool.machines if m.phase is not MachinePhase.OUT]
         names = {m.name for m in present}
         self._replaced = {
             name
@@ -74,7 +81,7 @@ class Consolidation:
         if self._rules.replacement:
             self._replace(hosts)
 
-    def _pack(self, hosts: Sequence[Host]) -> None:
+    def _pack(self, hosts: Sequence[PlannedHost]) -> None:
         for host in self._candidates(hosts, lambda h: h.used < USED_BELOW * h.node.slots):
             usd = host.offer.usd_per_hour
             if self._spare <= 0 or not self._is_worth(host, usd):
@@ -88,7 +95,7 @@ class Consolidation:
                     host, targets, f"packing: its work fits on {names}, {usd:.2f} USD/h less"
                 )
 
-    def _replace(self, hosts: Sequence[Host]) -> None:
+    def _replace(self, hosts: Sequence[PlannedHost]) -> None:
         idle = [h for h in hosts if h.is_idle and not self._is_drifted(h)]
         idle.sort(key=lambda h: (self._usd(h.offer), h.name))
         for host in self._candidates(hosts, lambda h: True):
@@ -97,7 +104,7 @@ class Consolidation:
             if not self._replace_by_idle(host, mine, free):
                 self._launch_cheaper(host, mine)
 
-    def _replace_by_idle(self, host: Host, mine: float, idle: Iterable[Host]) -> bool:
+    def _replace_by_idle(self, host: PlannedHost, mine: float, idle: Iterable[PlannedHost]) -> bool:
         if self._spare <= 0 and host.name not in self._replaced:
             return False
         for other in idle:
@@ -112,7 +119,7 @@ class Consolidation:
                 return True
         return False
 
-    def _launch_cheaper(self, host: Host, mine: float) -> None:
+    def _launch_cheaper(self, host: PlannedHost, mine: float) -> None:
         offer = self._best_offer(host)
         if offer is None:
             return
@@ -121,7 +128,7 @@ class Consolidation:
         if is_cheaper(offer, usd, mine) and self._is_worth(host, mine - usd, less_usd=boot_usd):
             self._launch_for(host, offer)
 
-    def _drift(self, hosts: Sequence[Host]) -> None:
+    def _drift(self, hosts: Sequence[PlannedHost]) -> None:
         for host in hosts:
             if self._left > 0 and host.is_idle and self._is_drifted(host):
                 self._end_drifted(host)
@@ -134,7 +141,7 @@ class Consolidation:
                 self._spare -= host.name not in self._replaced
                 self._move(host, targets, f"drift: {DRIFTED}")
 
-    def _end_drifted(self, host: Host) -> None:
+    def _end_drifted(self, host: PlannedHost) -> None:
         """One without work. For the minimum another comes first."""
         if self._spare <= 0 and host.name not in self._replaced:
             self._launch_for(host, self._best_offer(host))
@@ -147,7 +154,7 @@ class Consolidation:
                 Termination(pool=pool, instance_id=host.name, why=f"drift: {DRIFTED}")
             )
 
-    def _is_drifted(self, host: Host) -> bool:
+    def _is_drifted(self, host: PlannedHost) -> bool:
         return self._has_drifted(host.machine)
 
     def _has_drifted(self, machine: Machine) -> bool:
@@ -155,7 +162,9 @@ class Consolidation:
         current = self._pool.fingerprints.get(machine.offer.key, "")
         return bool(mine and current) and mine != current
 
-    def _candidates(self, hosts: Iterable[Host], wanted: Callable[[Host], bool]) -> Iterator[Host]:
+    def _candidates(
+        self, hosts: Iterable[PlannedHost], wanted: Callable[[PlannedHost], bool]
+    ) -> Iterator[PlannedHost]:
         """The dearest for what they do first; none beyond what may be disrupted at once."""
         able = [h for h in hosts if h.runs and wanted(h) and h.is_movable(self._now)]
         able.sort(key=lambda h: (-h.offer.usd_per_hour / max(1, h.used), h.name))
@@ -164,7 +173,9 @@ class Consolidation:
             if not host.leaves and not host.gets and (self._left > 0 or mine):
                 yield host
 
-    def _is_worth(self, host: Host, saved_usd_per_hour: float, less_usd: float = 0.0) -> bool:
+    def _is_worth(
+        self, host: PlannedHost, saved_usd_per_hour: float, less_usd: float = 0.0
+    ) -> bool:
         hours = left_s(host.runs, self._now) / 3600.0
         lost = redone_usd(host.runs, host.node.slots, host.offer.usd_per_hour, self._now)
         return pays(saved_usd_per_hour * hours - less_usd, lost, self._usd_per_hour * hours)
@@ -173,7 +184,7 @@ class Consolidation:
         """An hour of work on a machine that is up, with what interruptions lose."""
         return usd_per_hour(offer, run_s=3600.0, boot_s=0.0, slot_usd=0.0, now=self._now)
 
-    def _best_offer(self, host: Host) -> Offer | None:
+    def _best_offer(self, host: PlannedHost) -> Offer | None:
         """The cheapest that may be bought now and holds all of its work; for each machine once in a while."""
         tried_s = host.machine.replacement_tried_s
         if host.name in self._replaced or (tried_s is not None and tried_s < TRY_AGAIN_S):
@@ -184,7 +195,7 @@ class Consolidation:
             default=None,
         )
 
-    def _holds(self, offer: Offer, host: Host) -> bool:
+    def _holds(self, offer: Offer, host: PlannedHost) -> bool:
         return (
             offer.slots >= (host.used or host.node.slots)
             and offer.end_of(self._now) is None
@@ -194,7 +205,7 @@ class Consolidation:
             and self._limits.affordable(offer) > 0
         )
 
-    def _move(self, host: Host, targets: Sequence[Host], why: str) -> None:
+    def _move(self, host: PlannedHost, targets: Sequence[PlannedHost], why: str) -> None:
         for run, target in zip(largest_first(host.runs), targets, strict=True):
             target.give(run)
             target.gets = True
@@ -208,7 +219,7 @@ class Consolidation:
             )
         )
 
-    def _launch_for(self, host: Host, offer: Offer | None) -> None:
+    def _launch_for(self, host: PlannedHost, offer: Offer | None) -> None:
         if offer is None or self._left <= 0:
             return
         self._left -= 1

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from master.core.scheduler.types import Running
 from provisioner.planning.move_value import can_move
-from provisioner.planning.plan_types import Machine, Phase, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, PoolInput
 from provisioner.types import MachineFacts, Node, Offer
 
 
-class Host:
+class PlannedHost:
     """One machine, with what one plan has moved onto it so far."""
 
     __slots__ = ("aux", "facts", "free", "gets", "leaves", "machine", "node", "runs")
@@ -66,9 +66,9 @@ class Host:
 
 def hosts_of(
     pool: PoolInput, ending: Collection[str], facts_of: Callable[[Offer], MachineFacts]
-) -> Iterator[Host]:
+) -> Iterator[PlannedHost]:
     """Those that may go on working: not those in `ending`, nor those that end by themselves."""
-    machines = {m.name: m for m in pool.machines if m.phase is Phase.UP}
+    machines = {m.name: m for m in pool.machines if m.phase is MachinePhase.UP}
     runs: dict[str, list[Running]] = {}
     for run in pool.running:
         for name in run.placement:
@@ -77,21 +77,21 @@ def hosts_of(
         machine = machines.get(node.agent_id)
         usable = node.schedulable and node.connected and node.agent_id not in ending
         if machine is not None and usable and machine.ends_at is None:
-            yield Host(machine, node, runs.get(machine.name, ()), facts_of(machine.offer))
+            yield PlannedHost(machine, node, runs.get(machine.name, ()), facts_of(machine.offer))
 
 
 def largest_first(runs: Sequence[Running]) -> list[Running]:
     return sorted(runs, key=lambda run: (-run.request.slots, run.request.id))
 
 
-def targets_for(runs: Sequence[Running], hosts: Sequence[Host]) -> list[Host] | None:
+def targets_for(runs: Sequence[Running], hosts: Sequence[PlannedHost]) -> list[PlannedHost] | None:
     """For each run, largest first, the host with the fewest free slots that still fits it; None if one fits nowhere."""
-    by_free: dict[int, list[Host]] = {}
+    by_free: dict[int, list[PlannedHost]] = {}
     for host in hosts:
         if not host.leaves:
             by_free.setdefault(host.free, []).append(host)
     before: dict[str, tuple[int, int]] = {}
-    targets: list[Host] = []
+    targets: list[PlannedHost] = []
     for run in largest_first(runs):
         target = _best_fit(run, by_free)
         if target is None:
@@ -106,7 +106,7 @@ def targets_for(runs: Sequence[Running], hosts: Sequence[Host]) -> list[Host] | 
     return targets if len(targets) == len(runs) else None
 
 
-def _best_fit(run: Running, by_free: Mapping[int, Sequence[Host]]) -> Host | None:
+def _best_fit(run: Running, by_free: Mapping[int, Sequence[PlannedHost]]) -> PlannedHost | None:
     for free in sorted(by_free):
         if free >= run.request.slots:
             for host in by_free[free]:

@@ -14,7 +14,7 @@ from provisioner.planning.plan_types import (
     Cancellation,
     KeepReason,
     Machine,
-    Phase,
+    MachinePhase,
     PoolInput,
     Termination,
 )
@@ -30,7 +30,7 @@ def leaving(pool: PoolInput, spent: str | None, now: float) -> Mapping[str, tupl
     """Machines whose work is to leave, until when and why: all that work, once a budget is spent that says so."""
     if spent is None:
         return {}
-    busy = (m for m in pool.machines if m.phase is Phase.UP and m.idle_s is None)
+    busy = (m for m in pool.machines if m.phase is MachinePhase.UP and m.idle_s is None)
     return {machine.name: (now + NOTICE_S, spent) for machine in busy}
 
 
@@ -58,7 +58,9 @@ def idle_decision(
     """
     settings = pool.settings
     queued = {c.intent_id for c in unclaimed_launches(pool, claimed, now)}
-    present = [m for m in pool.machines if m.phase is not Phase.OUT and m.group not in queued]
+    present = [
+        m for m in pool.machines if m.phase is not MachinePhase.OUT and m.group not in queued
+    ]
     names = {m.name for m in present}
     idle = [m for m in present if m.idle_s is not None]
     if spent is not None:
@@ -133,13 +135,13 @@ class _Jobs:
 
 def ready_machines(pool: PoolInput, claimed: Collection[str]) -> int:
     """Machines without work, there or on their way, that nobody has claimed."""
-    names = {m.name for m in pool.machines if m.phase is not Phase.OUT}
+    names = {m.name for m in pool.machines if m.phase is not MachinePhase.OUT}
     return sum(
-        (m.phase is Phase.COMING or m.idle_s is not None)
+        (m.phase is MachinePhase.COMING or m.idle_s is not None)
         and m.name not in claimed
         and stands_in_for(m) not in names
         for m in pool.machines
-        if m.phase is not Phase.OUT
+        if m.phase is not MachinePhase.OUT
     )
 
 
@@ -160,8 +162,8 @@ def unclaimed_launches(
     known = {machine.name for machine in pool.machines}
     if any(n.instance_id is not None and n.agent_id not in known for n in pool.demand.nodes):
         return
-    present = {machine.name for machine in pool.machines if machine.phase is not Phase.OUT}
-    kept = sum(machine.phase is not Phase.OUT for machine in pool.machines)
+    present = {machine.name for machine in pool.machines if machine.phase is not MachinePhase.OUT}
+    kept = sum(machine.phase is not MachinePhase.OUT for machine in pool.machines)
     ready = ready_machines(pool, claimed) - pool.settings.warm(now)
     spare = min(kept - pool.settings.min_instances, ready)
     for group, machines in sorted(groups.items(), key=lambda item: (item[1][0].age_s, item[0])):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from master.core.reasons import Reason
 from provisioner.money.budgets import WhenSpent
 from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.plan_types import Machine, Phase, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, PlanInput, PoolInput
 from provisioner.planning.remaining_budget import (
     MachineCommitment,
     RemainingBudget,
@@ -17,7 +17,7 @@ from provisioner.planning.remaining_quota import QuotasLeft
 from provisioner.types import Offer
 
 
-class Limits:
+class PoolLimits:
     """What is left of the limits of one pool within one plan; what is bought counts for the cluster's budget, too."""
 
     def __init__(
@@ -106,6 +106,6 @@ def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[MachineCommitme
 
 
 def _tail_s(machine: Machine, idle_s: float) -> float:
-    if machine.phase is Phase.OUT:
+    if machine.phase is MachinePhase.OUT:
         return 0.0
     return idle_s if machine.idle_s is None else max(0.0, idle_s - machine.idle_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from master.core.scheduler.types import Running
-from provisioner.planning.plan_types import Machine, Phase
+from provisioner.planning.plan_types import Machine, MachinePhase
 from provisioner.types import Market, Offer
 
 SETTLED_S = 1800.0
@@ -29,7 +29,7 @@ HOLD_S = 1800.0
 
 def stands_in_for(machine: Machine) -> str:
     """The machine whose work this one waits for; empty: it waits for none, or no more."""
-    waits = machine.phase is Phase.COMING or (
+    waits = machine.phase is MachinePhase.COMING or (
         machine.idle_s is not None and machine.idle_s < HOLD_S
     )
     return machine.replaces if waits else ""

@@ -15,7 +15,7 @@ from provisioner.money.budgets import NO_BUDGETS, Budgets, Spending
 from provisioner.types import Offer, OfferKey, PoolAvailability, PoolDemand, PoolSettings, Scope
 
 
-class Phase(StrEnum):
+class MachinePhase(StrEnum):
     COMING = "coming"
     """Asked for or booting: capacity soon."""
     UP = "up"
@@ -32,7 +32,7 @@ class Machine(NamedTuple):
 
     name: str
     offer: Offer
-    phase: Phase
+    phase: MachinePhase
     group: str = ""
     """The intent it belongs to."""
     age_s: float = 0.0

@@ -29,13 +29,13 @@ from provisioner.planning.consolidation import Consolidation
 from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
 from provisioner.planning.idle import idle_decision, leaving, ready_machines, unclaimed_launches
 from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import Limits, cluster_purse
+from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import (
     Cancellation,
     KeepReason,
     Launch,
+    MachinePhase,
     Move,
-    Phase,
     Plan,
     PlanInput,
     PoolInput,
@@ -70,7 +70,7 @@ def _plan_pools(state: PlanInput) -> Plan:
     moves: list[Move] = []
     for pool in state.pools:
         times = IdleTimes(pool, state.memory)
-        limits = Limits(pool, state, cluster, times, open_offers.quotas)
+        limits = PoolLimits(pool, state, cluster, times, open_offers.quotas)
         planned = _PoolPlan(pool, open_offers, limits, times, state.now)
         planned.run()
         launches += planned.launches
@@ -102,7 +102,7 @@ class _PoolPlan:
         self,
         pool: PoolInput,
         open_offers: OpenOffers,
-        limits: Limits,
+        limits: PoolLimits,
         idle_times: IdleTimes,
         now: float,
     ) -> None:
@@ -414,7 +414,7 @@ class _PoolPlan:
         return None if best is None else best.offer
 
     def _keep_minimum(self) -> None:
-        kept = sum(machine.phase is not Phase.OUT for machine in self.pool.machines)
+        kept = sum(machine.phase is not MachinePhase.OUT for machine in self.pool.machines)
         missing = self.pool.settings.min_instances - kept - self._cart.machines
         warm = self.pool.settings.warm(self.now)
         if warm:

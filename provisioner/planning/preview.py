@@ -13,7 +13,7 @@ from provisioner.capacity.open_offers import OpenOffers
 from provisioner.planning.explain import unseen_text
 from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
 from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import Limits, cluster_purse
+from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import Launch, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.planning.quotes import Quotes
@@ -146,11 +146,11 @@ def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
                 yield weighing.considered(gangs)
 
 
-def _limits(state: PlanInput) -> dict[str, Limits]:
+def _limits(state: PlanInput) -> dict[str, PoolLimits]:
     """Of each pool, before anything is bought."""
     cluster, quotas = cluster_purse(state), QuotasLeft(state)
     return {
-        pool.settings.pool: Limits(pool, state, cluster, IdleTimes(pool, state.memory), quotas)
+        pool.settings.pool: PoolLimits(pool, state, cluster, IdleTimes(pool, state.memory), quotas)
         for pool in state.pools
     }
 
@@ -162,7 +162,7 @@ class _Weighing:
         self,
         pool: PoolInput,
         open_offers: OpenOffers,
-        limits: Limits,
+        limits: PoolLimits,
         now: float,
         launches: Sequence[Launch],
         served: bool,

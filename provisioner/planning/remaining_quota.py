@@ -6,7 +6,7 @@ from math import floor, inf
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.planning.explain import offer_name
-from provisioner.planning.plan_types import Machine, Phase, PlanInput
+from provisioner.planning.plan_types import Machine, MachinePhase, PlanInput
 from provisioner.types import Offer, Quota
 
 
@@ -53,5 +53,5 @@ class QuotasLeft:
 
 def _is_uncounted(machine: Machine, quota: Quota, now: float) -> bool:
     if machine.asking:
-        return machine.phase is Phase.COMING
+        return machine.phase is MachinePhase.COMING
     return quota.counted_at is not None and now - machine.age_s > quota.counted_at

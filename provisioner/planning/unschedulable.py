@@ -13,7 +13,7 @@ from provisioner.capacity.memory import Block
 from provisioner.capacity.refusals import BlockKind
 from provisioner.planning.explain import common_kind, listed, offer_name, trouble_text, unseen_text
 from provisioner.planning.gang_classes import GangClass, nodes_needed
-from provisioner.planning.limits import Limits
+from provisioner.planning.limits import PoolLimits
 from provisioner.planning.plan_types import PoolInput
 from provisioner.planning.quotes import Quotes
 from provisioner.types import Offer
@@ -22,7 +22,7 @@ from provisioner.types import Offer
 class UnmetDemand:
     """Asks one question after the other; the first that is answered is the reason. Lives for one plan of a pool."""
 
-    def __init__(self, pool: PoolInput, quotes: Quotes, limits: Limits, now: float) -> None:
+    def __init__(self, pool: PoolInput, quotes: Quotes, limits: PoolLimits, now: float) -> None:
         self._pool = pool
         self._settings = pool.settings
         self._quotes = quotes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from master.core.reasons import Reason
-from provisioner.planning.plan_types import Phase, Plan, PlanInput
+from provisioner.planning.plan_types import MachinePhase, Plan, PlanInput
 from provisioner.planning.remaining_budget import EXPECTED_RUN_S, MachineCommitment, RemainingBudget
 from provisioner.types import Gang, Offer
 
@@ -105,7 +105,7 @@ def _running(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Iterator
                 usd = machine.offer.usd_per_hour * held / node.slots
                 yield MachineCommitment(usd, 0.0, EXPECTED_RUN_S)
         for machine in pool.machines:
-            if machine.phase is Phase.COMING:
+            if machine.phase is MachinePhase.COMING:
                 for request_id, usd in _shares(machine.offer, machine.claims, gangs):
                     if gangs[request_id].user == user:
                         yield MachineCommitment(usd, 0.0, EXPECTED_RUN_S)

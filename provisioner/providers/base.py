@@ -15,7 +15,7 @@ from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
 
 
-class Api(StrEnum):
+class LimitedCall(StrEnum):
     """Calls that providers limit, each by itself."""
 
     LAUNCH = "launch"
@@ -152,7 +152,7 @@ class Provider(Protocol):
         ...
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         """Below what the provider allows. What has none is only slowed down when the provider says so."""
         ...
 
@@ -254,7 +254,7 @@ class AnswersAtOnce:
     """For providers whose launches are answered by the call itself, and that have nothing to open or to limit."""
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         return {}
 
     def could_offer(self, pool: str) -> Sequence[Offer]:

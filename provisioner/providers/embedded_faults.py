@@ -47,7 +47,7 @@ class How(StrEnum):
     """Lists say that they do not show the zone."""
 
 
-class Fault(BaseModel):
+class FaultRule(BaseModel):
     """One rule. What is not given fits everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,7 +74,7 @@ class Fault(BaseModel):
         return Refusal(self.kind, said, quota=self.quota, number=self.number)
 
 
-_FAULTS = TypeAdapter(list[Fault])
+_FAULTS = TypeAdapter(list[FaultRule])
 
 
 class SiteFaults:
@@ -83,7 +83,7 @@ class SiteFaults:
     def __init__(self, root: Path) -> None:
         self._path = root / FAULTS
 
-    def rules(self) -> list[Fault]:
+    def rules(self) -> list[FaultRule]:
         try:
             return _FAULTS.validate_json(self._path.read_bytes())
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class SiteFaults:
             where = ".".join(map(str, first["loc"]))
             raise ProviderError(f"{self._path}: {where}: {first['msg']}") from None
 
-    def next(self, call: Call, key: OfferKey | None = None) -> Fault | None:
+    def next(self, call: Call, key: OfferKey | None = None) -> FaultRule | None:
         """What goes wrong with this call; counted."""
         rules = self.rules()
         for i, rule in enumerate(rules):

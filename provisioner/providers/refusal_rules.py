@@ -13,7 +13,7 @@ from provisioner.types import Offer, Scope
 MAX_SAID = 400
 
 
-class Rule(NamedTuple):
+class RefusalRule(NamedTuple):
     codes: str
     """A pattern of the whole code."""
     kind: BlockKind
@@ -27,7 +27,7 @@ class Rule(NamedTuple):
         return f"{said}; {self.hint}" if self.hint else said
 
 
-def first_rule(rules: Sequence[Rule], code: str, message: str) -> Rule | None:
+def first_rule(rules: Sequence[RefusalRule], code: str, message: str) -> RefusalRule | None:
     return next(
         (
             rule

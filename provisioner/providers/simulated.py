@@ -16,7 +16,6 @@ from provisioner.money.prices import usd_for
 from provisioner.planning.stop_value import START_SHARE
 from provisioner.providers.base import (
     Accepted,
-    Api,
     FoundGroup,
     FoundInstance,
     FoundState,
@@ -24,6 +23,7 @@ from provisioner.providers.base import (
     LaunchAnswer,
     LaunchIntent,
     LaunchResult,
+    LimitedCall,
     Rate,
 )
 from provisioner.providers.errors import Refusal, TokenSpent
@@ -39,7 +39,7 @@ class Faults:
 
     queue_s: dict[OfferKey, float] = field(default_factory=dict)
     """Launches of these are accepted, and delivered so much later."""
-    throttle: dict[Api, int] = field(default_factory=dict)
+    throttle: dict[LimitedCall, int] = field(default_factory=dict)
     """So many calls are answered with "too many calls"."""
     spent_tokens: int = 0
     """So many launches are answered with "this token launches nothing any more"."""
@@ -180,7 +180,7 @@ class SimulatedProvider:
         self.is_open = False
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         return {}
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
@@ -433,7 +433,7 @@ class SimulatedProvider:
     async def _arrive(self, call: str) -> None:
         self.calls.append(call)
         await asyncio.sleep(self.faults.slow_s)
-        api = Api(call) if call in {*Api} else None
+        api = LimitedCall(call) if call in {*LimitedCall} else None
         if api is not None and self.faults.throttle.get(api, 0) > 0:
             self.faults.throttle[api] -= 1
             raise Refusal(BlockKind.THROTTLED, "RequestLimitExceeded")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 
 from master.core import fall_back
-from master.core.fall_back import NOWHERE, STUCK, Rule, Wait
+from master.core.fall_back import NOWHERE, STUCK, FallBackRule, Wait
 from master.core.reasons import ReasonKind
 from provisioner.simulator.pools import SimulatedCluster
 
@@ -16,7 +16,7 @@ ASKED_AT_ONCE = 100
 class FallingBack:
     """Looks at what waits whenever the cluster has settled; masters look every few seconds."""
 
-    def __init__(self, rules: Mapping[str, Rule], cluster: SimulatedCluster) -> None:
+    def __init__(self, rules: Mapping[str, FallBackRule], cluster: SimulatedCluster) -> None:
         self._rules = {pool: rule for pool, rule in rules.items() if rule.pools}
         self._cluster = cluster
         self._waits: dict[str, Wait] = {}

@@ -28,7 +28,7 @@ from master.core.scheduler.types import (
 )
 from provisioner.simulator.machines import Schedule, SimulatedMachine
 from provisioner.simulator.trace import TraceJob
-from provisioner.simulator.work import JobProgress, Run, WorkModel
+from provisioner.simulator.work import JobProgress, SimulatedRun, WorkModel
 from provisioner.types import Gang, Node, PoolAvailability, PoolDemand
 
 
@@ -98,7 +98,7 @@ class SimulatedPool:
     waiting: dict[str, Request] = field(default_factory=dict)
     progress: dict[str, JobProgress] = field(default_factory=dict)
     """Of what waits, by request id."""
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, SimulatedRun] = field(default_factory=dict)
     nodes: dict[str, SimulatedNode] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     reasons: Mapping[str, Waiting] = field(default_factory=dict)
@@ -340,7 +340,7 @@ class SimulatedCluster:
         progress.waited_s += now_s - progress.queued_s
         if progress.first_start_s is None:
             progress.first_start_s = now_s
-        run = Run(
+        run = SimulatedRun(
             progress=progress,
             running=Running(
                 request=request, placement=start.placement, started=self._start + now_s
@@ -360,7 +360,7 @@ class SimulatedCluster:
         if run is not None:
             self._release(pool, release.request_id, run)
 
-    def _release(self, pool: SimulatedPool, request_id: str, run: Run) -> None:
+    def _release(self, pool: SimulatedPool, request_id: str, run: SimulatedRun) -> None:
         if run.asked_s is None:
             run.asked_s = self._now_s()
             run.running = replace(run.running, releasing=True)

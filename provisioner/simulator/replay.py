@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any, Protocol
 
-from master.core.fall_back import NOWHERE, Rule
+from master.core.fall_back import NOWHERE, FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.day_hours import next_change
 from provisioner.fleet.reconciler import Provisioner
@@ -60,7 +60,7 @@ class PoolPlan:
     """What its agents are launched as; empty: nobody launches any."""
     agents: Sequence[int] = ()
     """Agents that are always there, by their slots."""
-    falls_back: Rule = NOWHERE
+    falls_back: FallBackRule = NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class JobProgress:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class SimulatedRun:
     """One run of a job on some slots."""
 
     progress: JobProgress

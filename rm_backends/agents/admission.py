@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agent_bootstrap.protocol import HEARTBEAT_S, Hello, Refused
+from agent_bootstrap.protocol import HEARTBEAT_S, Hello, JoinRefused
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.joining import Proof
 
@@ -32,12 +32,12 @@ class Neighbours:
     others: Collection[Agent]
 
 
-def place_refusal(hello: Hello, proof: Proof, there: Neighbours, now: float) -> Refused | None:
+def place_refusal(hello: Hello, proof: Proof, there: Neighbours, now: float) -> JoinRefused | None:
     """Why it has to wait. All of it may pass: it is to try again. `now`: monotonic seconds."""
     reason = _twin(proof, there.others) or _full(hello, there)
     if reason is None and there.known is not None:
         reason = _taken(hello, proof, there.known, there.known_in, now)
-    return None if reason is None else Refused(reason=reason, retry=True)
+    return None if reason is None else JoinRefused(reason=reason, retry=True)
 
 
 def _twin(proof: Proof, others: Collection[Agent]) -> str | None:

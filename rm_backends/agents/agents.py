@@ -39,7 +39,7 @@ ALLOWED: dict[Presence, frozenset[Presence]] = {
 }
 
 
-class Link(Protocol):
+class AgentLink(Protocol):
     """The way to a connected agent. Nothing here blocks."""
 
     @property
@@ -70,7 +70,7 @@ class Agent:
     presence: Presence = Presence.AWAY
     since: float = 0.0
     """Monotonic seconds of the last change of presence."""
-    link: Link | None = None
+    link: AgentLink | None = None
     boot_id: str = ""
     address: str = ""
     site_node: str = ""

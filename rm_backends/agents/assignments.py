@@ -23,7 +23,7 @@ from master.core.deadlines import Cause, Deadline
 from master.core.scheduler.types import Placement
 from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
-from rm_backends.agents.entries import PHASE_ORDER, Entry, Part, Stage
+from rm_backends.agents.entries import PHASE_ORDER, Part, PoolEntry, Stage
 from rm_backends.agents.messages import container_spec, exit_of, phase_of
 from rm_backends.agents.resync import Expected, Resync
 from rm_backends.agents.resync import resync as plan_resync
@@ -54,7 +54,7 @@ class Assignments:
         self, *, outbox: Outbox, clock: Clock, ids: Ids, epoch: int, changed: Callable[[], None]
     ) -> None:
         self.agents: dict[str, Agent] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, PoolEntry] = {}
         self._outbox = outbox
         self._clock = clock
         self._ids = ids
@@ -81,7 +81,7 @@ class Assignments:
                 return False
         return True
 
-    def reserve(self, entry: Entry, placement: Placement, *, backfilled: bool) -> None:
+    def reserve(self, entry: PoolEntry, placement: Placement, *, backfilled: bool) -> None:
         """Take the slots and tell the master. The agent with most slots, then the lowest id, is rank 0."""
         order = list(placement)
         if len(order) > 1:
@@ -112,7 +112,7 @@ class Assignments:
 
     def restore(self, record: RestoreRecord) -> None:
         """Take back what the store says is held. What it holds on agents that nobody remembers is lost."""
-        entry = Entry(record.request, stage=Stage.STARTED if record.started else Stage.RESERVED)
+        entry = PoolEntry(record.request, stage=Stage.STARTED if record.started else Stage.RESERVED)
         entry.granted_at = entry.as_request.requested
         entry.grant_committed = True
         for container in record.containers:
@@ -128,7 +128,7 @@ class Assignments:
                 self._lose_part(entry, part, f"agent {part.container.agent_id} is gone")
         self._changed()
 
-    def start(self, entry: Entry, spec: LaunchSpec) -> None:
+    def start(self, entry: PoolEntry, spec: LaunchSpec) -> None:
         """Commit the reservation: start what its agents have not confirmed yet."""
         if entry.lost or entry.killed:
             return
@@ -138,7 +138,7 @@ class Assignments:
             if not part.confirmed:
                 self._send_start(entry, spec, part)
 
-    def kill(self, entry: Entry) -> None:
+    def kill(self, entry: PoolEntry) -> None:
         """Give a reservation back; kill what was started. Repeating it repeats the message."""
         if entry.stage is Stage.RESERVED and not any(p.confirmed for p in entry.parts.values()):
             for part in list(entry.holding()):
@@ -242,7 +242,7 @@ class Assignments:
             if part.is_live:
                 self.ask(entry, reason, deadline)
 
-    def ask(self, entry: Entry, reason: str, deadline: Deadline) -> None:
+    def ask(self, entry: PoolEntry, reason: str, deadline: Deadline) -> None:
         """Ask an allocation to leave by then, or within its usual time, unless it was asked for an earlier time."""
         by = None if deadline.waits and entry.request.preemptible else deadline.moment
         leave_by = by or NO_DEADLINE
@@ -270,7 +270,7 @@ class Assignments:
             part.closing = agent.closing(part.container.slot_ids)
             entry.touched()
 
-    def _held_by(self, agent: Agent) -> list[tuple[Entry, Part]]:
+    def _held_by(self, agent: Agent) -> list[tuple[PoolEntry, Part]]:
         held = []
         for container_id, hold in agent.holds.items():
             entry = self.entries[hold.allocation_id]
@@ -279,7 +279,7 @@ class Assignments:
                 held.append((entry, part))
         return held
 
-    def _expected(self, entry: Entry, part: Part) -> Expected:
+    def _expected(self, entry: PoolEntry, part: Part) -> Expected:
         return Expected(
             container_id=part.container.container_id,
             confirmed=part.confirmed,
@@ -288,13 +288,13 @@ class Assignments:
             startable=entry.stage is Stage.STARTED and entry.spec is not None,
         )
 
-    def _hold(self, entry: Entry, part: Part) -> None:
+    def _hold(self, entry: PoolEntry, part: Part) -> None:
         container = part.container
         entry.parts[container.container_id] = part
         if (agent := self.agents.get(container.agent_id)) is not None:
             agent.take(container.container_id, Hold(entry.id, container.slot_ids))
 
-    def _end(self, entry: Entry, part: Part, exit_: ContainerExit) -> None:
+    def _end(self, entry: PoolEntry, part: Part, exit_: ContainerExit) -> None:
         """Report its end; its slots come back once that is committed."""
         part.ending = True
         part.phase = ContainerPhase.TERMINATED
@@ -309,7 +309,7 @@ class Assignments:
         )
         self._outbox.post(event, partial(self._end_committed, entry, part))
 
-    def _end_committed(self, entry: Entry, part: Part) -> None:
+    def _end_committed(self, entry: PoolEntry, part: Part) -> None:
         container = part.container
         agent = self.agents.get(container.agent_id)
         self._end_part(entry, part)
@@ -318,7 +318,7 @@ class Assignments:
                 agent, ForgetContainer(epoch=self._epoch, container_id=container.container_id)
             )
 
-    def _end_part(self, entry: Entry, part: Part) -> None:
+    def _end_part(self, entry: PoolEntry, part: Part) -> None:
         """Give its slots back; forget the allocation with its last part."""
         part.ended = True
         entry.touched()
@@ -331,11 +331,11 @@ class Assignments:
         self._changed()
 
     @staticmethod
-    def _grant_committed(entry: Entry) -> None:
+    def _grant_committed(entry: PoolEntry) -> None:
         entry.grant_committed = True
 
     def _lose_part(
-        self, entry: Entry, part: Part, reason: str, kind: LossKind = LossKind.MACHINE
+        self, entry: PoolEntry, part: Part, reason: str, kind: LossKind = LossKind.MACHINE
     ) -> None:
         part.lost = True
         entry.touched()
@@ -347,7 +347,7 @@ class Assignments:
             self._outbox.post(event, partial(self._loss_committed, entry))
         self._changed()
 
-    def _loss_committed(self, entry: Entry) -> None:
+    def _loss_committed(self, entry: PoolEntry) -> None:
         """Free what was lost, and end the siblings: an allocation does not go on without one of its parts."""
         entry.lost_committed = True
         for part in list(entry.holding()):
@@ -368,11 +368,11 @@ class Assignments:
             )
         self._send(agent, message)
 
-    def _send_start(self, entry: Entry, spec: LaunchSpec, part: Part) -> None:
+    def _send_start(self, entry: PoolEntry, spec: LaunchSpec, part: Part) -> None:
         message = StartContainer(epoch=self._epoch, spec=container_spec(spec, part.container))
         self._send(self.agents.get(part.container.agent_id), message)
 
-    def _send_kill(self, entry: Entry, part: Part) -> None:
+    def _send_kill(self, entry: PoolEntry, part: Part) -> None:
         message = KillContainer(
             epoch=self._epoch, container_id=part.container.container_id, allocation_id=entry.id
         )

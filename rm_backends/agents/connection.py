@@ -21,8 +21,8 @@ COSTS: dict[type[Message], float] = {LogBatch: 0.25, Heartbeat: 20, Leaving: 200
 the machine asks all its work to leave. All others: 1."""
 
 
-class Connection:
-    """Satisfies `agents.Link`. `write` runs as a task of the gateway until the connection is closed."""
+class AgentConnection:
+    """Satisfies `agents.AgentLink`. `write` runs as a task of the gateway until the connection is closed."""
 
     def __init__(self, channel: Channel, clock: Clock) -> None:
         self.last_heard = clock.monotonic()

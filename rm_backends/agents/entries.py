@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Entry:
+class PoolEntry:
     """One allocation in one pool. Mutable: owned by the pool, changed only on its event loop."""
 
     request: AllocationRequest

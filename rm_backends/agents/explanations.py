@@ -9,12 +9,12 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count, names
 from master.core.scheduler.types import Waiting
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.entries import Entry
+from rm_backends.agents.entries import PoolEntry
 from rm_backends.base import AllocationRequest
 from rm_backends.limits import PoolShape, refusal
 
 
-def named(waiting: Waiting, entries: Mapping[str, Entry]) -> Reason:
+def named(waiting: Waiting, entries: Mapping[str, PoolEntry]) -> Reason:
     """Its reason, with the names of what it waits for: the scheduler knows only ids."""
     text = waiting.reason.text
     for id_ in sorted(waiting.victims, key=len, reverse=True):  # "3.1" is part of "3.10"

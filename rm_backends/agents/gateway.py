@@ -15,16 +15,16 @@ from agent_bootstrap.protocol import (
     ContainerReport,
     Heartbeat,
     Hello,
+    JoinRefused,
     Leaving,
     LogAck,
     LogBatch,
-    LoginReply,
-    LoginRequest,
-    Refused,
+    RegistryLoginReply,
+    RegistryLoginRequest,
     Staying,
 )
 from rm_backends.agents.agents import Agent
-from rm_backends.agents.connection import Connection
+from rm_backends.agents.connection import AgentConnection
 from rm_backends.agents.departures import said_by_agent
 from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.refusals import Refusals
@@ -106,29 +106,29 @@ class Gateway:
         """Why the master ended the connection; empty if the agent did."""
         # A stranger does not learn which pools there are.
         if self._is_stranger(proof):
-            await channel.send(Refused(reason=_stranger(pool)))
+            await channel.send(JoinRefused(reason=_stranger(pool)))
             return ""
-        connection = Connection(channel, self._clock)
+        connection = AgentConnection(channel, self._clock)
         try:
             hello = await connection.receive(HELLO_WITHIN_S)
         except TimeoutError:
-            await channel.send(Refused(reason="no Hello in time", retry=True))
+            await channel.send(JoinRefused(reason="no Hello in time", retry=True))
             return ""
         except BadMessage as error:
             reason = f"the agent {error}"
             self._note("", pool, peer, reason)
-            await channel.send(Refused(reason=reason))
+            await channel.send(JoinRefused(reason=reason))
             return ""
         if not isinstance(hello, Hello):
-            await channel.send(Refused(reason="the first message must be Hello"))
+            await channel.send(JoinRefused(reason="the first message must be Hello"))
             return ""
         if pool not in self._pools:
-            admitted: Agent | Refused = Refused(
+            admitted: Agent | JoinRefused = JoinRefused(
                 reason=f"there is no resource pool '{one_line(pool)}'"
             )
         else:
             admitted = await self._admit(hello, pool, hello.address or peer, connection, proof)
-        if isinstance(admitted, Refused):
+        if isinstance(admitted, JoinRefused):
             self._note(hello.agent_id, pool, peer, admitted.reason, version=hello.version)
             await channel.send(admitted)
             return ""
@@ -171,8 +171,8 @@ class Gateway:
             )
 
     async def _admit(
-        self, hello: Hello, pool: str, address: str, connection: Connection, proof: Proof
-    ) -> Agent | Refused:
+        self, hello: Hello, pool: str, address: str, connection: AgentConnection, proof: Proof
+    ) -> Agent | JoinRefused:
         try:
             return await self._registry.admit(
                 hello, pool_name=pool, address=address, link=connection, proof=proof
@@ -180,9 +180,9 @@ class Gateway:
         except LeaseLost:
             raise
         except WindlassError as error:
-            return Refused(reason=f"the master cannot take it now: {error.message}", retry=True)
+            return JoinRefused(reason=f"the master cannot take it now: {error.message}", retry=True)
 
-    async def _converse(self, agent: Agent, connection: Connection) -> str:
+    async def _converse(self, agent: Agent, connection: AgentConnection) -> str:
         """Why the master ended it; empty if the agent did."""
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -197,7 +197,7 @@ class Gateway:
             log.info("agent disconnected: %s: %s", agent.id, why)
         return connection.close_reason or ""
 
-    async def _read(self, agent: Agent, connection: Connection) -> None:
+    async def _read(self, agent: Agent, connection: AgentConnection) -> None:
         """Until the connection ends. Raises ChannelClosed, BadMessage."""
         while True:
             try:
@@ -220,18 +220,18 @@ class Gateway:
                     connection.keep_log(message)
                 case LogBatch(container_id=container_id, next_offset=offset):
                     connection.send(LogAck(container_id=container_id, next_offset=offset))
-                case LoginRequest():
+                case RegistryLoginRequest():
                     connection.send(self._login(agent, message))
                 case _:
                     raise BadMessage(f"sent a message out of place: {type(message).__name__}")
 
-    def _login(self, agent: Agent, request: LoginRequest) -> LoginReply:
+    def _login(self, agent: Agent, request: RegistryLoginRequest) -> RegistryLoginReply:
         """Raises BadMessage for a container of others."""
         given = self._registry.has_given(agent, request)
         login = self._logins.registry_login(request.allocation_id) if given else None
-        return LoginReply(container_id=request.container_id, login=login)
+        return RegistryLoginReply(container_id=request.container_id, login=login)
 
-    async def _store_logs(self, agent: Agent, connection: Connection) -> None:
+    async def _store_logs(self, agent: Agent, connection: AgentConnection) -> None:
         """Apart from reading: a slow log store delays neither exits nor heartbeats."""
         while True:
             batch = await connection.next_log()

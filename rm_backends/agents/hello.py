@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from agent_bootstrap.frames import protocol_problem
-from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, IsolationKind, Refused, Slot
+from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, IsolationKind, JoinRefused, Slot
 from rm_backends.agents.agents import Agent
 from rm_backends.agents.options import PoolOptions
 from rm_backends.ports import AgentRecord, SlotService
@@ -16,29 +16,29 @@ from rm_backends.ports import AgentRecord, SlotService
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 
 
-def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
+def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> JoinRefused | None:
     """Why a master of this epoch cannot take the agent, whatever it knows of it already."""
     return introduction_refusal(hello, pool, epoch) or isolation_refusal(hello, pool)
 
 
-def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> Refused | None:
+def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> JoinRefused | None:
     """The same, as far as it shows before the agent runs."""
     if hello.protocol != PROTOCOL_VERSION:
-        return Refused(reason=f"the agent {protocol_problem(hello.protocol, hello.version)}")
+        return JoinRefused(reason=f"the agent {protocol_problem(hello.protocol, hello.version)}")
     if hello.pool != pool.name:
-        return Refused(reason=f"connected for pool '{pool.name}', but says '{hello.pool}'")
+        return JoinRefused(reason=f"connected for pool '{pool.name}', but says '{hello.pool}'")
     if _AGENT_ID.fullmatch(hello.agent_id) is None:
-        return Refused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
+        return JoinRefused(reason="the agent id must be 1 to 200 letters, digits and . _ : @ -")
     if len({slot.id for slot in hello.slots}) != len(hello.slots):
-        return Refused(reason="two slots have the same number")
+        return JoinRefused(reason="two slots have the same number")
     if len({report.container_id for report in hello.containers}) != len(hello.containers):
-        return Refused(reason="one container is listed twice")
+        return JoinRefused(reason="one container is listed twice")
     if hello.highest_epoch > epoch:
-        return Refused(reason="the agent has seen a newer master", retry=True)
+        return JoinRefused(reason="the agent has seen a newer master", retry=True)
     return None
 
 
-def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:
+def isolation_refusal(hello: Hello, pool: PoolOptions) -> JoinRefused | None:
     """It cannot contain tasks, and the pool wants that. With work running it asks again until an operator acts."""
     is_root = hello.uid == 0
     contains = hello.isolation not in (IsolationKind.DIRECTORY, IsolationKind.UNKNOWN)
@@ -48,7 +48,7 @@ def isolation_refusal(hello: Hello, pool: PoolOptions) -> Refused | None:
     default = (
         ", as every pool does of agents that are root" if pool.require_isolation is None else ""
     )
-    return Refused(
+    return JoinRefused(
         reason=f"pool '{pool.name}' requires isolation{default}, and the agent cannot contain tasks "
         f"({'; '.join(hello.notes) or f'isolation: {hello.isolation}'}): install bubblewrap or allow namespaces there, "
         "or set require_isolation: false for the pool in master.yaml",

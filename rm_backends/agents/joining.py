@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent_bootstrap.protocol import Hello, Refused
+from agent_bootstrap.protocol import Hello, JoinRefused
 from provisioner.providers.images import is_bake
 from rm_backends.ports import AgentRecord, JoinGrant, JoinKind, JoinUse, LaunchedMachines
 
@@ -79,7 +79,7 @@ def join_refusal(
     )
 
 
-def launch_refusal(grant: JoinGrant, name: str, machines: LaunchedMachines) -> Refused | None:
+def launch_refusal(grant: JoinGrant, name: str, machines: LaunchedMachines) -> JoinRefused | None:
     """Why the token of a launch is not for the machine of that name, where the token does not name its machines.
 
     A provider that tells the names of machines only when they exist may be slower than their boot: they ask again.
@@ -89,9 +89,9 @@ def launch_refusal(grant: JoinGrant, name: str, machines: LaunchedMachines) -> R
     made = machines.launched_by(grant.id)
     if made is None:
         reason = f"the provider has not said yet which machines launch {grant.id} made"
-        return Refused(reason=reason, retry=True)
+        return JoinRefused(reason=reason, retry=True)
     if name not in made:
-        return Refused(
+        return JoinRefused(
             reason=f"'{name}' is no machine of launch {grant.id}, which the join token is for"
         )
     return None
@@ -104,17 +104,17 @@ def boot_refusal(
     *,
     uses: Collection[str],
     now: datetime,
-) -> Refused | None:
+) -> JoinRefused | None:
     """Why a machine of that name may not fetch what it is set up with. `uses`: the agents that joined with its token.
 
     A token that has been spent for a machine is of no use to whoever reads it there later.
     """
     if grant is None or grant.kind is not JoinKind.LAUNCH:
-        return Refused(reason="this is not the token of a launch of this master")
+        return JoinRefused(reason="this is not the token of a launch of this master")
     if reason := _validity_refusal(grant, name, now):
-        return Refused(reason=reason)
+        return JoinRefused(reason=reason)
     if name in uses:
-        return Refused(reason=f"'{name}' has joined already: the token of its launch is spent")
+        return JoinRefused(reason=f"'{name}' has joined already: the token of its launch is spent")
     return launch_refusal(grant, name, machines)
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection
 from datetime import datetime
 
-from agent_bootstrap.protocol import Hello, Refused
+from agent_bootstrap.protocol import Hello, JoinRefused
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.joining import Proof, credential_hash
 from rm_backends.agents.pool import Pool
@@ -103,7 +103,7 @@ class Joins:
             instance_id=asked.instance_id,
         )
         answer = await self._registry.register(hello, proof)
-        if isinstance(answer, Refused):
+        if isinstance(answer, JoinRefused):
             raise (Conflict if answer.retry else PermissionDenied)(answer.reason)
         return answer
 

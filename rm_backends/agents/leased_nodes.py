@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from agent_bootstrap.protocol import Shutdown
+from agent_bootstrap.protocol import AgentShutdown
 from provisioner.types import PoolAvailability
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.agents import Agent, Presence
@@ -60,7 +60,7 @@ class LeasedNodes:
         if len(links) < len(agent_ids):
             return False
         for link in links:
-            link.send(Shutdown(epoch=self._pools.epoch, reason=reason))
+            link.send(AgentShutdown(epoch=self._pools.epoch, reason=reason))
         return True
 
     def occupied(self, agent_ids: Collection[str]) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from master.core.deadlines import Cause
 from provisioner.types import Node, Notice
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.entries import Entry
+from rm_backends.agents.entries import PoolEntry
 
 
-def node_of(pool: str, agent: Agent, entries: Mapping[str, Entry]) -> Node:
+def node_of(pool: str, agent: Agent, entries: Mapping[str, PoolEntry]) -> Node:
     """`entries`: what holds slots in that pool."""
     return Node(
         agent_id=agent.id,
@@ -29,7 +29,7 @@ def node_of(pool: str, agent: Agent, entries: Mapping[str, Entry]) -> Node:
     )
 
 
-def made_to_leave(agents: Iterable[Agent], entries: Mapping[str, Entry]) -> Iterator[Entry]:
+def made_to_leave(agents: Iterable[Agent], entries: Mapping[str, PoolEntry]) -> Iterator[PoolEntry]:
     """What runs on agents whose machines go, and goes on elsewhere. Not of machines that the planner itself empties."""
     for agent in agents:
         if agent.leaving is None or agent.leaving.cause is Cause.EMPTIED:
@@ -46,7 +46,7 @@ def _notice(agent: Agent) -> Notice | None:
     return Notice(at=agent.leaving.at, why=agent.leaving.reason)
 
 
-def _users_on(agent: Agent, entries: Mapping[str, Entry]) -> dict[str, int]:
+def _users_on(agent: Agent, entries: Mapping[str, PoolEntry]) -> dict[str, int]:
     slots: dict[str, int] = {}
     for hold in agent.holds.values():
         entry = entries.get(hold.allocation_id)

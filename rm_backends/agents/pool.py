@@ -29,7 +29,7 @@ from master.core.scheduler.types import (
 from provisioner.types import Gang, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
-from rm_backends.agents.entries import Entry
+from rm_backends.agents.entries import PoolEntry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.nodes import made_to_leave, node_of
 from rm_backends.agents.options import PoolOptions
@@ -84,7 +84,7 @@ class Pool:
         epoch: int,
     ) -> None:
         self.options = options
-        self.waiting: dict[str, Entry] = {}
+        self.waiting: dict[str, PoolEntry] = {}
         self.jobs: dict[str, Job] = {}
         self._run_times: dict[str, float] = {}
         """job id -> seconds that one of its allocations runs, as its owner knows or has learned."""
@@ -125,7 +125,7 @@ class Pool:
         """Queue it, unless it is known."""
         self.note_job(request.job)
         if not self.knows(request.allocation_id):
-            self.waiting[request.allocation_id] = Entry(request)
+            self.waiting[request.allocation_id] = PoolEntry(request)
         self.touch()
 
     def withdraw(self, allocation_id: str) -> bool:
@@ -248,12 +248,12 @@ class Pool:
             return Foreseen(starts=starts, reason=None if starts else UNDECIDED)
         if not waiting.needs_capacity:
             return Foreseen(reason=named(waiting, self.assignments.entries))
-        entry = Entry(request)
+        entry = PoolEntry(request)
         if self.options.dynamic and request.launches_machines:
             return Foreseen(reason=not_planned(waiting.reason), gang=self._gang(entry))
         return Foreseen(reason=self._static_reason(entry, waiting))
 
-    def _static_reason(self, entry: Entry, waiting: Waiting) -> Reason:
+    def _static_reason(self, entry: PoolEntry, waiting: Waiting) -> Reason:
         """Where no launch brings up what is missing."""
         if self._fits_open_agents(entry.request):
             return waiting.reason
@@ -448,7 +448,7 @@ class Pool:
             for id_ in self.waiting
         )
 
-    def _gang(self, entry: Entry) -> Gang:
+    def _gang(self, entry: PoolEntry) -> Gang:
         return Gang(
             request_id=entry.id,
             job_id=entry.as_request.job_id,

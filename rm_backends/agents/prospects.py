@@ -8,14 +8,14 @@ from dataclasses import replace
 from master.core import fall_back
 from master.core.fall_back import Prospect
 from master.core.scheduler.types import Decision, PoolState
-from rm_backends.agents.entries import Entry
+from rm_backends.agents.entries import PoolEntry
 from rm_backends.base import AllocationRequest
 
 
 def with_requests(state: PoolState, requests: Sequence[AllocationRequest], pool: str) -> PoolState:
     """The state as it were if these had come. Jobs that are there already keep their order."""
     jobs = {request.job.job_id: request.job.as_job(pool) for request in requests}
-    added = tuple(Entry(request).as_request for request in requests)
+    added = tuple(PoolEntry(request).as_request for request in requests)
     return replace(state, jobs={**jobs, **state.jobs}, waiting=(*state.waiting, *added))
 
 

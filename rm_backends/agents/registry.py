@@ -12,14 +12,14 @@ from agent_bootstrap.protocol import (
     ContainerReport,
     Heartbeat,
     Hello,
+    JoinRefused,
     LogBatch,
-    LoginRequest,
-    Refused,
+    RegistryLoginRequest,
     Welcome,
 )
 from master.core.deadlines import Cause
 from rm_backends.agents.admission import Neighbours, place_refusal
-from rm_backends.agents.agents import Agent, Link, Presence
+from rm_backends.agents.agents import Agent, AgentLink, Presence
 from rm_backends.agents.departures import Departures, said_by_agent
 from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
 from rm_backends.agents.joining import (
@@ -143,14 +143,14 @@ class Registry:
             for agent in pool.agents.values()
         )
 
-    async def boot_refusal(self, grant: JoinGrant | None, name: str) -> Refused | None:
+    async def boot_refusal(self, grant: JoinGrant | None, name: str) -> JoinRefused | None:
         """Why a machine of that name may not fetch what it is set up with."""
         uses = await self._store.uses(grant.id) if grant is not None and grant.id else {}
         return boot_refusal(grant, name, self._machines, uses=uses, now=self._clock.now())
 
     async def admit(
-        self, hello: Hello, *, pool_name: str, address: str, link: Link, proof: Proof
-    ) -> Agent | Refused:
+        self, hello: Hello, *, pool_name: str, address: str, link: AgentLink, proof: Proof
+    ) -> Agent | JoinRefused:
         """Save the agent, make `link` the way to it, send its Welcome, and bring it in line."""
         async with self._saving:
             refused = await self._stranger(hello, proof) or self._refusal(hello, pool_name, proof)
@@ -176,7 +176,7 @@ class Registry:
         self._note(agent)
         return agent
 
-    async def register(self, hello: Hello, proof: Proof) -> Agent | Refused:
+    async def register(self, hello: Hello, proof: Proof) -> Agent | JoinRefused:
         """Save who the agent is before it connects for the first time. Repeating it changes nothing."""
         async with self._saving:
             options = self._pools[hello.pool].options
@@ -196,7 +196,7 @@ class Registry:
             await self._store.save(record, self._spent(hello, proof))
             return self._join(self._pools[hello.pool], record)
 
-    def detach(self, agent: Agent, link: Link) -> None:
+    def detach(self, agent: Agent, link: AgentLink) -> None:
         """The connection is over. Its agent has a window to come back, unless another connection took over."""
         found = self.find(agent.id)
         if found is None or found[1] is not agent or agent.link is not link:
@@ -206,7 +206,7 @@ class Registry:
         self._note(agent)
         found[0].touch()
 
-    def report(self, agent: Agent, link: Link, report: ContainerReport) -> None:
+    def report(self, agent: Agent, link: AgentLink, report: ContainerReport) -> None:
         """Raises BadMessage for a container of others."""
         found = self.find(agent.id)
         if found is not None and agent.link is link:
@@ -221,7 +221,7 @@ class Registry:
             agent, batch.container_id, batch.allocation_id, batch.task_id
         )
 
-    def has_given(self, agent: Agent, request: LoginRequest) -> bool:
+    def has_given(self, agent: Agent, request: RegistryLoginRequest) -> bool:
         """False: that container is over. Raises BadMessage for one of others."""
         found = self.find(agent.id)
         return found is not None and found[0].assignments.was_given(
@@ -331,7 +331,7 @@ class Registry:
         known = found[1].record if found is not None else None
         return spent_by(hello, proof, known, self._clock.now())
 
-    async def _stranger(self, hello: Hello, proof: Proof) -> Refused | None:
+    async def _stranger(self, hello: Hello, proof: Proof) -> JoinRefused | None:
         """It may not be who it says it is."""
         found = self.find(hello.agent_id)
         known = found[1].record if found is not None else None
@@ -342,16 +342,16 @@ class Registry:
             *(hello, proof, known), uses=uses, launched=launched, now=self._clock.now()
         )
         if why is not None:
-            return Refused(reason=why)
+            return JoinRefused(reason=why)
         if grant is None or is_as_before(hello, proof, known):
             return None
         return launch_refusal(grant, hello.agent_id, self._machines)
 
-    def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> Refused | None:
+    def _refusal(self, hello: Hello, pool_name: str, proof: Proof) -> JoinRefused | None:
         options = self._pools[pool_name].options
         return refusal(hello, options, self._welcome.epoch) or self._place_refusal(hello, proof)
 
-    def _place_refusal(self, hello: Hello, proof: Proof) -> Refused | None:
+    def _place_refusal(self, hello: Hello, proof: Proof) -> JoinRefused | None:
         pool, known = self.find(hello.agent_id) or (None, None)
         there = Neighbours(
             known=known,
@@ -404,7 +404,7 @@ class Registry:
         agent.address = address
         agent.site_node = hello.site_node
 
-    def _resync(self, pool: Pool, agent: Agent, hello: Hello, link: Link) -> None:
+    def _resync(self, pool: Pool, agent: Agent, hello: Hello, link: AgentLink) -> None:
         """Nothing may reach the agent before its Welcome: it has its link only from then on."""
         self._enforce_service(pool, agent)
         plan = pool.assignments.resync(agent, hello.containers)

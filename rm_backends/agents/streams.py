@@ -11,7 +11,7 @@ import logging
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams, StreamTarget
-from rm_backends.agents.agents import Agent, Link
+from rm_backends.agents.agents import Agent, AgentLink
 from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.registry import Registry
 
@@ -27,9 +27,9 @@ class AgentStreams:
     def __init__(self, registry: Registry, epoch: int) -> None:
         self._registry = registry
         self._epoch = epoch
-        self._muxes: dict[Link, Mux] = {}
+        self._muxes: dict[AgentLink, Mux] = {}
         """By the agent's connection: a new one has none yet."""
-        self._wanted: dict[Link, asyncio.Future[Mux | None]] = {}
+        self._wanted: dict[AgentLink, asyncio.Future[Mux | None]] = {}
         """None: the agent is gone."""
 
     async def open(self, agent_id: str, container_id: str, port: int) -> Stream:
@@ -70,13 +70,13 @@ class AgentStreams:
             if self._muxes.get(link) is mux:
                 del self._muxes[link]
 
-    def lost(self, agent: Agent, link: Link) -> None:
+    def lost(self, agent: Agent, link: AgentLink) -> None:
         """The agent's connection is over: so are its streams."""
         if (mux := self._muxes.pop(link, None)) is not None:
             mux.end(f"agent {agent.id} lost its connection")
         self._answer(link, None)
 
-    async def _asked(self, agent: Agent, link: Link) -> Mux:
+    async def _asked(self, agent: Agent, link: AgentLink) -> Mux:
         if not agent.carries_streams:
             raise ConnectionError(f"agent {agent.id} leads to no ports of its tasks: update it")
         if (wanted := self._wanted.get(link)) is None:
@@ -94,7 +94,7 @@ class AgentStreams:
             raise ConnectionError(f"agent {agent.id} lost its connection")
         return mux
 
-    def _answer(self, link: Link, mux: Mux | None) -> None:
+    def _answer(self, link: AgentLink, mux: Mux | None) -> None:
         wanted = self._wanted.pop(link, None)
         if wanted is not None and not wanted.done():
             wanted.set_result(mux)

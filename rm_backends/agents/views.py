@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.queue_order import queue_key
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.entries import Entry, Stage
+from rm_backends.agents.entries import PoolEntry, Stage
 from rm_backends.agents.pool import Pool
 from rm_backends.base import Abilities
 from rm_backends.ports import SlotService
@@ -139,7 +139,7 @@ class _Sum:
     allocated: int = 0
     granted: bool = False
     backfilled: bool = False
-    waiting: Entry | None = None
+    waiting: PoolEntry | None = None
 
     @property
     def state(self) -> QueueState:
@@ -178,11 +178,11 @@ def jobs_view(pool: Pool) -> tuple[JobInPool, ...]:
     )
 
 
-def _age(entry: Entry) -> tuple[float, str]:
+def _age(entry: PoolEntry) -> tuple[float, str]:
     return entry.as_request.requested, entry.id
 
 
-def _queue_entry(pool: Pool, entry: Entry) -> QueueEntry:
+def _queue_entry(pool: Pool, entry: PoolEntry) -> QueueEntry:
     request = entry.request
     state = QueueState.QUEUED
     if entry.stage is not Stage.WAITING:

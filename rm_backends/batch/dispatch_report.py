@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from master.core.deadlines import Cause
 from master.core.reasons import Reason, ReasonKind
 from provisioner.batch.base import Queue
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from provisioner.batch.stages import utc
 from provisioner.types import LaunchableNode, PoolAvailability
 from rm_backends.base import AllocationRequest
@@ -35,7 +35,7 @@ class DispatchReport:
     """Why the site does not answer."""
     silence: Callable[[Lease], str]
     """Why it does not answer for whose job that is."""
-    full: Callable[[str, Shape], Full | None]
+    full: Callable[[str, JobShape], Full | None]
     joined: Callable[[Lease], int]
     now: float
 
@@ -81,7 +81,7 @@ class DispatchReport:
             return life.explain(lease, self.joined(lease), self.now)
         return self._at_limit(full)
 
-    def _full(self, shape: Shape) -> Full | None:
+    def _full(self, shape: JobShape) -> Full | None:
         """What keeps jobs like that here now."""
         full = self.full(self.options.pool, shape)
         return full if full is not None and full.until > self.now else None

@@ -25,13 +25,13 @@ from provisioner.batch.base import (
     JobReport,
     NoAnswer,
     Queue,
-    Site,
+    SiteFacts,
     bad_ends_count_before,
     job_prefix,
     look_every_s,
     to_confirm,
 )
-from provisioner.batch.collector import Collector
+from provisioner.batch.collector import EndCollector
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles, OwnRecord
 from provisioner.batch.stages import JOIN_S
@@ -74,8 +74,8 @@ class Dispatcher:
         clock: Clock,
         ids: Ids,
         cluster_id: str,
-        site: Site | None = None,
-        on_site: Callable[[Site], Awaitable[None]] | None = None,
+        site: SiteFacts | None = None,
+        on_site: Callable[[SiteFacts], Awaitable[None]] | None = None,
         project_of: Callable[[Lease], Awaitable[str]] | None = None,
         users: SiteUsers | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class Dispatcher:
         self._starts_at: dict[str, float] = {}
         self._strange = ForeignJobs(self._systems, self._prefix)
         self._changed_at = 0.0
-        self._collector = Collector(self.wake, None if users is None else users.before)
+        self._collector = EndCollector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
 
     def wake(self) -> None:

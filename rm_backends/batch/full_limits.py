@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.batch import leases as life
 from rm_backends.batch.leases import Lease
 
@@ -25,10 +25,10 @@ class FullLimits:
 
     _known: dict[life.Limited, Full] = field(default_factory=dict)
 
-    def of(self, pool: str, shape: Shape) -> Full | None:
+    def of(self, pool: str, shape: JobShape) -> Full | None:
         return self._known.get(life.limited(pool, shape))
 
-    def holds(self, pool: str, shape: Shape, now: float) -> bool:
+    def holds(self, pool: str, shape: JobShape, now: float) -> bool:
         """It would be refused, too."""
         full = self.of(pool, shape)
         return full is not None and full.until > now

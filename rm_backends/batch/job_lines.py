@@ -18,7 +18,7 @@ Line = tuple[str, str]
 """Level and text."""
 
 
-class TaskLog(Protocol):
+class TaskLogWriter(Protocol):
     """Where lines of the master go."""
 
     def say(self, task_id: str, allocation_id: str, text: str, *, level: str = "INFO") -> None:
@@ -45,7 +45,9 @@ def lines(old: Lease | None, new: Lease) -> Iterator[Line]:
 class JobLines:
     """Implements `LeaseStore`: tells tasks what another one has committed."""
 
-    def __init__(self, store: LeaseStore, task_log: TaskLog, files: Mapping[str, JobFiles]) -> None:
+    def __init__(
+        self, store: LeaseStore, task_log: TaskLogWriter, files: Mapping[str, JobFiles]
+    ) -> None:
         """`files`: of each pool's jobs."""
         self._store = store
         self._task_log = task_log

@@ -34,7 +34,7 @@ from provisioner.batch.base import (
     end_words,
 )
 from provisioner.batch.dialects import DIALECTS
-from provisioner.batch.job_files import OwnRecord, Shape
+from provisioner.batch.job_files import JobShape, OwnRecord
 from provisioner.batch.stages import begun, pending, utc
 from rm_backends.base import LossKind
 
@@ -72,7 +72,7 @@ class Lease:
     """The name of the job; its agents are called `tag-0`, `tag-1`, ..."""
     pool: str
     allocation_id: str
-    shape: Shape
+    shape: JobShape
     created_at: float
     state: LeaseState = LeaseState.INTENT
     called_at: float | None = None
@@ -177,7 +177,7 @@ class Lease:
         return self.waits_here and self.next_try_at <= now
 
 
-def limited(pool: str, shape: Shape) -> Limited:
+def limited(pool: str, shape: JobShape) -> Limited:
     """Limits are of users, and of accounts and QOS, which arguments name: one that is full holds up no other."""
     return pool, shape.arguments, shape.user
 

@@ -11,7 +11,7 @@ from master.core.scheduler.explain import count
 from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.base import AllocationRequest
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
@@ -57,7 +57,7 @@ class DispatchOptions:
         return DIALECTS[self.system]
 
 
-def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue | None) -> Shape:
+def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue | None) -> JobShape:
     """Raises Unsatisfiable. Without a queue, the site being unknown so far, nothing is held against it."""
     dialect, asked = options.dialect, request.batch.of(options.system)
     arguments = (*options.arguments, *asked.arguments)
@@ -71,7 +71,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
     nodes = 1 if slots <= size else slots // size
     share = -(-slots // nodes)
     gpu_type = asked.gpu_type or options.gpu_type
-    shape = Shape(
+    shape = JobShape(
         system=options.system,
         queue=options.queue or (queue.name if queue is not None else ""),
         nodes=nodes,
@@ -108,7 +108,7 @@ def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue 
 
 
 def time_warnings(
-    request: AllocationRequest, shape: Shape, options: DispatchOptions, queue: Queue | None
+    request: AllocationRequest, shape: JobShape, options: DispatchOptions, queue: Queue | None
 ) -> Iterator[str]:
     """Work that could go on in another job must get to its first checkpoint in this one."""
     dialect = options.dialect
@@ -143,7 +143,7 @@ def _cpus(options: DispatchOptions, share: int, gpus: bool) -> int | None:
 
 
 def _require(
-    shape: Shape, options: DispatchOptions, queue: Queue, walltime_s: float | None
+    shape: JobShape, options: DispatchOptions, queue: Queue, walltime_s: float | None
 ) -> None:
     dialect = options.dialect
     where = f"{dialect.queue} {queue.name} of pool '{options.pool}'"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.aws.account import Account
-from provisioner.providers.aws.client import Client
+from provisioner.providers.aws.account import AwsAccount
+from provisioner.providers.aws.client import AwsClient
 from provisioner.providers.aws.provider import AwsProvider
 from provisioner.providers.base import FoundState
 from provisioner.providers.errors import Refusal, TokenSpent
@@ -330,7 +330,7 @@ async def test_without_credentials_the_way_out_is_said(
 
 
 async def test_a_region_that_does_not_answer_is_no_refusal(case: AwsCase) -> None:
-    client = Client(Account(name="x", region=REGION, endpoint_url="http://127.0.0.1:9"))
+    client = AwsClient(AwsAccount(name="x", region=REGION, endpoint_url="http://127.0.0.1:9"))
     client.open()
     with pytest.raises(OSError, match=r"127\.0\.0\.1"):
         await client.call("sts", "get_caller_identity")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.types import PoolSettings
 from tests.contract.providers import CASES
 from tests.contract.providers.aws import AwsCase
@@ -120,8 +120,8 @@ class Story:
             lambda: self.case.lose_replies(1),
             lambda: self.case.drop_requests(1),
             lambda: self.case.fail_terminates(1),
-            lambda: self.case.throttle(Api.LAUNCH, 1),
-            lambda: self.case.throttle(Api.TERMINATE, 1),
+            lambda: self.case.throttle(LimitedCall.LAUNCH, 1),
+            lambda: self.case.throttle(LimitedCall.TERMINATE, 1),
         ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from master.core.reasons import ReasonKind
 from provisioner.capacity.offer_views import OfferState
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Api, FoundState
+from provisioner.providers.base import FoundState, LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
@@ -159,7 +159,7 @@ async def test_who_waits_is_told_what_the_provider_said(
 
 
 async def test_a_provider_that_hangs_is_waited_for_by_nobody(case: ProviderCase) -> None:
-    case.hang(Api.LIST)
+    case.hang(LimitedCall.LIST)
     second = other("second", usd_per_hour=99.0)
     async with buying_from(case, second) as world:
         await world.want(a_gang("a", 2))

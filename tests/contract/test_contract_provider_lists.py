@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.types import Scope
 from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
@@ -80,7 +80,7 @@ async def test_a_list_that_fails_raises_and_is_not_empty(case: ProviderCase) -> 
 
 async def test_a_throttled_list_raises_and_is_not_empty(case: ProviderCase) -> None:
     await case.launch(case.intent())
-    case.throttle(Api.LIST, 1)
+    case.throttle(LimitedCall.LIST, 1)
     with pytest.raises(WindlassError):
         await case.provider.list()
     assert len(await case.living()) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.capacity.refusals import BlockKind, scope_of
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal, refusal_kind
 from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
@@ -53,7 +53,7 @@ async def test_a_stock_out_of_one_offer_leaves_the_others_for_sale(case: Provide
 
 async def test_a_throttled_launch_makes_nothing_and_is_repeated(case: ProviderCase) -> None:
     intent = case.intent()
-    case.throttle(Api.LAUNCH, 1)
+    case.throttle(LimitedCall.LAUNCH, 1)
     with pytest.raises(Refusal) as refused:
         await case.provider.launch(intent)
     assert refused.value.kind is BlockKind.THROTTLED

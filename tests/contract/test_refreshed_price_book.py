@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from provisioner.money.price_book import BUNDLED, PriceBook, read_table
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.catalogue import learn
-from provisioner.providers.aws.client import AwsError, Client
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.aws.client import AwsClient, AwsError
+from provisioner.providers.gcp.site import GcpSite
 from tests.contract.providers.aws import OPTIONS, aws
 from tests.contract.providers.gcp import gcp_case
 from tests.contract.test_provider_prices import SKUS
@@ -37,8 +37,8 @@ async def test_vendors_are_asked_and_what_they_do_not_name_keeps_its_day(
         ec2.server.price("p5e.48xlarge", REGION, "60.0000000000")
         ec2.server.price("g5.xlarge", REGION, "1006.0000000000")
         gce.fake.cloud.skus = SKUS
-        account = Account(name="aws", region=REGION, endpoint_url=ec2.server.url)
-        site = Site(name="acme", project="acme", region="us-central1", endpoint_url=gce.fake.url)
+        account = AwsAccount(name="aws", region=REGION, endpoint_url=ec2.server.url)
+        site = GcpSite(name="acme", project="acme", region="us-central1", endpoint_url=gce.fake.url)
         found = await asked(read_table(BUNDLED), account, site, TODAY)
     assert write(file, document, found, TODAY) == 0
     assert "1006 USD per hour for g5.xlarge" in capsys.readouterr().err
@@ -63,7 +63,7 @@ async def test_networks_and_gpus_of_the_book_are_those_that_ec2_tells(tmp_path: 
     machines = read_table(BUNDLED).clouds["aws"].types
     names = sorted(name for name, machine in machines.items() if machine.gpus)
     async with aws(tmp_path) as ec2:
-        client = Client(Account(name="aws", region=REGION, endpoint_url=ec2.server.url))
+        client = AwsClient(AwsAccount(name="aws", region=REGION, endpoint_url=ec2.server.url))
         client.open()
         wanted = [OPTIONS.section.model_copy(update={"instance_type": name}) for name in names]
         try:
@@ -80,8 +80,8 @@ async def test_networks_and_gpus_of_the_book_are_those_that_ec2_tells(tmp_path: 
 async def test_a_vendor_that_refuses_leaves_the_book_alone(tmp_path: Path) -> None:
     async with aws(tmp_path) as ec2, gcp_case(tmp_path) as gce:
         ec2.server.rule("GetProducts", code="AccessDeniedException", message="no", times=-1)
-        account = Account(name="aws", region=REGION, endpoint_url=ec2.server.url)
-        site = Site(name="acme", project="acme", region="us-central1", endpoint_url=gce.fake.url)
+        account = AwsAccount(name="aws", region=REGION, endpoint_url=ec2.server.url)
+        site = GcpSite(name="acme", project="acme", region="us-central1", endpoint_url=gce.fake.url)
         with pytest.raises(AwsError, match="AccessDenied"):
             await asked(read_table(BUNDLED), account, site, TODAY)
 

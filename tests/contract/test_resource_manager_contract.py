@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 
-from master.core.fall_back import Prospect, Rule
+from master.core.fall_back import FallBackRule, Prospect
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     AlreadyGranted,
@@ -154,7 +154,7 @@ def _agents(*, routed: bool) -> OpenCluster:
 @asynccontextmanager
 async def _other_pool() -> AsyncIterator[Cluster]:
     pools = (PoolOptions(name="default"), PoolOptions(name="other"))
-    rule = Rule(pools=("other",), after_s=0)
+    rule = FallBackRule(pools=("other",), after_s=0)
     async with agents_world(*pools, fall_back={"default": rule}) as world:
         for agent_id in ("a1", "a2"):
             await world.add_agent(agent_id, slots=4, pool="other")

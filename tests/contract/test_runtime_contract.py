@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
@@ -29,7 +29,7 @@ from tests.jails import open_way_to, works_or_skip
 from tests.podman import IMAGE, Podman, unpacked_image
 from windlass.base.errors import InvalidConfig
 
-NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
 Words = tuple[str, ...]
 
 

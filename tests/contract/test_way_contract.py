@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.channels.streams import Stream
-from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
+from agent_bootstrap.channels.through_relay import RelayAddress, ThroughRelay
 from tests.fakes import ways_world
 from tests.fakes.ways_world import World, eventually, job_folder, until
 from tests.sshd import MISSING, SSHD
@@ -193,7 +193,7 @@ async def test_a_relay_hands_nothing_on_for_who_shows_nothing_good(
     relay: World, line: bytes
 ) -> None:
     root = relay.root
-    notice = Notice.read(root)
+    notice = RelayAddress.read(root)
     reader, writer = await asyncio.open_connection("127.0.0.1", notice.port)
     assert (await reader.readline()).startswith(b"windlass-relay 1 ")
     with suppress(OSError):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Login, Message
-from master.core.fall_back import Rule
+from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message, RegistryCredentials
+from master.core.fall_back import FallBackRule
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.leased_nodes import LeasedNodes
@@ -134,9 +134,9 @@ class FewLogins:
     """Registry credentials by allocation id."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Login] = {}
+        self.known: dict[str, RegistryCredentials] = {}
 
-    def registry_login(self, allocation_id: str) -> Login | None:
+    def registry_login(self, allocation_id: str) -> RegistryCredentials | None:
         return self.known.get(allocation_id)
 
 
@@ -243,7 +243,7 @@ class AgentsWorld:
     epoch: int = 0
     channels: list[MemoryChannel] = field(default_factory=list)
     """The agents' ends, in the order of their connections."""
-    fall_back: Mapping[str, Rule] | None = None
+    fall_back: Mapping[str, FallBackRule] | None = None
     """Given: the master uses a router with these rules."""
     batch: Callable[[AgentPools], AgentsBackend] | None = None
     """Makes the resource manager of batch jobs, which is then `backend`."""
@@ -368,7 +368,7 @@ class AgentsWorld:
 async def agents_world(
     *pools: PoolOptions,
     decide: Decide = first_fit,
-    fall_back: Mapping[str, Rule] | None = None,
+    fall_back: Mapping[str, FallBackRule] | None = None,
     starts: bool = True,
 ) -> AsyncIterator[AgentsWorld]:
     """A cluster with a running master, if it `starts`; ended with everything in it."""

@@ -23,7 +23,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.tokens import AllocationTokenMint
 from master.api.application import build_app
 from master.api.openapi import DescribedApp
-from master.api.services import ClusterInfo, Services
+from master.api.services import MasterInfo, Services
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
@@ -34,7 +34,7 @@ from master.checkpoints.downloads import Downloads
 from master.config import MasterConfig, load
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.log_watch import LogWatch
@@ -414,7 +414,7 @@ async def _start(
     agents = AgentsBackend(shared, options, first_fit)
     router = Router(
         [agents, *(make(allocations) for make in backends.values())],
-        fall_back={"default": Rule(pools=("spare",))} if spare else None,
+        fall_back={"default": FallBackRule(pools=("spare",))} if spare else None,
     )
     allocations.connect(router)
     await shared.load()
@@ -426,7 +426,7 @@ async def _start(
     provisioner = OneInstance(clock) if elastic else None
     services = Services(
         master_url="http://master",
-        info=ClusterInfo(
+        info=MasterInfo(
             master_id="master",
             cluster_id="cluster",
             cluster_name="test",

@@ -17,7 +17,7 @@ from provisioner.batch.base import (
     JobSpec,
     NoAnswer,
     Queue,
-    Site,
+    SiteFacts,
 )
 from provisioner.batch.disks import Disk, LocalDisk
 from provisioner.batch.impersonation import SiteUsers
@@ -107,7 +107,7 @@ class FakeBatch:
         taken |= self.down_nodes
         return [name for name in (f"n{k + 1}" for k in range(self.nodes)) if name not in taken]
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         self.sites += 1
         await self._answer()
         queue = Queue(
@@ -121,7 +121,7 @@ class FakeBatch:
             max_walltime_s=7200,
         )
         names = frozenset(f"n{k + 1}" for k in range(self.nodes))
-        return Site(version="0", queues={"gpu": queue}, nodes=names, accounts=self.accounts)
+        return SiteFacts(version="0", queues={"gpu": queue}, nodes=names, accounts=self.accounts)
 
     async def submit(self, job: JobSpec) -> str:
         await self._answer()

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
+    AgentShutdown,
     Channel,
     ChannelClosed,
     ContainerReport,
@@ -24,15 +25,14 @@ from agent_bootstrap.protocol import (
     ForgetContainer,
     Heartbeat,
     Hello,
+    JoinRefused,
     KillContainer,
     Leaving,
     LogAck,
     LogBatch,
     LogEntry,
-    LoginRequest,
     Message,
-    Refused,
-    Shutdown,
+    RegistryLoginRequest,
     SignalContainer,
     Slot,
     SlotKind,
@@ -111,7 +111,7 @@ class FakeAgent:
     started: list[str] = field(default_factory=list)
     """Container ids in the order of their first starts: a container that is started twice is twice in it."""
     received: list[Message] = field(default_factory=list)
-    refused: Refused | None = None
+    refused: JoinRefused | None = None
     connected: bool = False
     highest_epoch: int = 0
     unacked: list[LogBatch] = field(default_factory=list)
@@ -222,7 +222,7 @@ class FakeAgent:
         self.leaving = None
         self._say(Staying())
 
-    def ask(self, request: LoginRequest) -> None:
+    def ask(self, request: RegistryLoginRequest) -> None:
         """It is about to pull an image."""
         self._say(request)
 
@@ -243,7 +243,7 @@ class FakeAgent:
         await channel.send(self._hello())
         answer = await channel.receive()
         self.received.append(answer)
-        if isinstance(answer, Refused):
+        if isinstance(answer, JoinRefused):
             self.refused = answer
             self._dead = self._dead or not answer.retry
             await channel.close()
@@ -325,7 +325,7 @@ class FakeAgent:
                     for batch in self.unacked
                     if batch.container_id != container_id or batch.next_offset > offset
                 ]
-            case Shutdown(epoch=epoch) if self._obeys(epoch):
+            case AgentShutdown(epoch=epoch) if self._obeys(epoch):
                 self._dead = True
                 raise ChannelClosed("told to shut down")
             case _:

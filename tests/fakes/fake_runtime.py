@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
@@ -52,7 +52,7 @@ class FakeRuntime:
         return IsolationKind.DIRECTORY
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, on_pull: OnPull = ignored
     ) -> bool:
         if place.path in self._killed:
             raise StartRefused(ExitFailure.ABORTED, "killed before it was started")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from master.core.scheduler.types import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 AFTER_S = 60.0
-RULES = {"home": Rule(pools=("b", "c"), after_s=AFTER_S)}
+RULES = {"home": FallBackRule(pools=("b", "c"), after_s=AFTER_S)}
 PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
 QUOTA = Reason(kind=ReasonKind.QUOTA, text="the quota of 8 is used")
 ID = "task-1.1"
@@ -81,7 +81,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def opened(rules: Mapping[str, Rule] = RULES) -> AsyncIterator[Cluster]:
+async def opened(rules: Mapping[str, FallBackRule] = RULES) -> AsyncIterator[Cluster]:
     pools = (
         PoolOptions(name="home", dynamic=True, scheduler=PRIORITY),
         PoolOptions(name="b", scheduler=PRIORITY),
@@ -96,7 +96,9 @@ async def opened(rules: Mapping[str, Rule] = RULES) -> AsyncIterator[Cluster]:
         yield Cluster(world)
 
 
-def play(scenario: Callable[[Cluster], Awaitable[None]], rules: Mapping[str, Rule] = RULES) -> None:
+def play(
+    scenario: Callable[[Cluster], Awaitable[None]], rules: Mapping[str, FallBackRule] = RULES
+) -> None:
     async def main() -> None:
         async with opened(rules) as cluster:
             await scenario(cluster)

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 from master.checkpoints.places import FolderHere
 from windlass.storage import open_storage
-from windlass.storage.worker import Order, Result, deleted
+from windlass.storage.worker import FolderResult, Order, deleted
 
 
 @dataclass
 class InlineDeleter:
     orders: list[Order] = field(default_factory=list)
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         self.orders.append(order)
         if here is not None:
             path = "/".join((here.root, *here.below))
@@ -28,6 +30,8 @@ class InlineDeleter:
 class NothingToDelete:
     """For simulations, whose trials write no files."""
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         for folder in order.folders:
-            yield Result(folder=folder)
+            yield FolderResult(folder=folder)

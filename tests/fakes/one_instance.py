@@ -9,7 +9,7 @@ from typing import Any
 
 from master.core.actor import Actor
 from provisioner.capacity.offer_views import OfferState, OfferView
-from provisioner.fleet.counters import Tally
+from provisioner.fleet.counters import FleetCounters
 from provisioner.planning.plan_types import PlanInput, PoolInput
 from provisioner.planning.preview import Preview, preview
 from provisioner.types import (
@@ -34,7 +34,7 @@ class OneInstance:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._refuses = True
-        self.tally = Tally()
+        self.tally = FleetCounters()
         self.bakery = OneBake(clock)
 
     def instances(self) -> list[InstanceView]:

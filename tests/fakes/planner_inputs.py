@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from provisioner.capacity.memory import CapacityMemory
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import a_gang, an_offer
@@ -26,7 +26,7 @@ def node(name: str, slots: int, free: int | None = None, **more: Any) -> Node:
 
 def coming(name: str, offer: Offer, *claims: str, **more: Any) -> Machine:
     return Machine(
-        name=name, offer=offer, phase=Phase.COMING, ready_in_s=30.0, claims=claims, **more
+        name=name, offer=offer, phase=MachinePhase.COMING, ready_in_s=30.0, claims=claims, **more
     )
 
 

@@ -16,7 +16,7 @@ from master.core.searcher.search import Search
 from master.experiments import machine
 from master.experiments.deadlines import Deadlines
 from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
-from master.experiments.step_builder import Env, LoggedEvent, Step
+from master.experiments.step_builder import Env, ExperimentStep, LoggedEvent
 from master.experiments.waiting import waiting_reasons
 from rm_backends.base import Container, ContainerExit, ContainerPhase
 
@@ -70,7 +70,7 @@ class PureExperiment:
         )
         self.do(machine.begin)
 
-    def do(self, step: Callable[[ExperimentState, Env], Step]) -> list[Effect]:
+    def do(self, step: Callable[[ExperimentState, Env], ExperimentStep]) -> list[Effect]:
         result = step(self.state, self.env())
         assert [e.seq for e in result.events] == [
             self.state.searcher_seq + i + 1 for i in range(len(result.events))

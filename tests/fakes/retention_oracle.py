@@ -6,23 +6,25 @@ import math
 
 from hypothesis import strategies as st
 
-from master.core.retention import Candidate, KeepCounts
+from master.core.retention import KeepCounts, StoredCheckpoint
 
 METRICS = st.none() | st.sampled_from([0.0, -0.0, 1.0, 2.5, math.nan, math.inf, -math.inf])
 """Few values: ties are the rule."""
 
 
-def oracle(found: list[Candidate], counts: KeepCounts, smaller: bool, pinned: set[str]) -> set[str]:
+def oracle(
+    found: list[StoredCheckpoint], counts: KeepCounts, smaller: bool, pinned: set[str]
+) -> set[str]:
     """A checkpoint is kept if fewer than N others come before it."""
 
-    def better(a: Candidate, b: Candidate) -> bool:
+    def better(a: StoredCheckpoint, b: StoredCheckpoint) -> bool:
         if a.metric is None or b.metric is None or math.isnan(a.metric):
             return False
         if a.metric == b.metric:
             return (a.validation_id, a.uuid) < (b.validation_id, b.uuid)
         return a.metric < b.metric if smaller else a.metric > b.metric
 
-    def newer(a: Candidate, b: Candidate) -> bool:
+    def newer(a: StoredCheckpoint, b: StoredCheckpoint) -> bool:
         return (-a.steps, -a.reported, a.uuid) < (-b.steps, -b.reported, b.uuid)
 
     keep = set(pinned) & {c.uuid for c in found}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand
 
 DOWN = "Unable to contact slurm controller (connect failure)\n"
 LIMIT = (
@@ -88,7 +88,7 @@ class FakeSlurm:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         name = words[0]
         self.calls.append(name)
         await asyncio.sleep(0)
@@ -98,33 +98,35 @@ class FakeSlurm:
         if self.down.get(name, 0):
             self.down[name] -= 1
             code = 8 if name == "scancel" else 1
-            return Done(code, "", f"{name}: error: {DOWN}")
+            return FinishedCommand(code, "", f"{name}: error: {DOWN}")
         match list(words):
             case ["sbatch", *options]:
                 return self._sbatch(options, stdin)
             case ["squeue", *options]:
                 return self._squeue(options)
             case ["scancel", *ids] if self.denies_cancel:
-                return Done(
+                return FinishedCommand(
                     1, "", f"scancel: error: Kill job error on job id {ids[0]}: Access denied\n"
                 )
             case ["scancel", *ids]:
                 for id_ in ids:  # without a word for those that are over or unknown
                     if (job := self._of(id_)) is not None:
                         self._cancel(job)
-                return Done(0)
+                return FinishedCommand(0)
             case ["scontrol", "show", "job", "-o", id_]:
                 return self._show(id_)
             case ["scontrol", "show", "partition", "-o"]:
-                return Done(0, PARTITION)
+                return FinishedCommand(0, PARTITION)
             case ["scontrol", "show", "node", "-o"]:
-                return Done(0, "".join(NODE.format(number=n, gpus=self.gpus) for n in range(1, 9)))
+                return FinishedCommand(
+                    0, "".join(NODE.format(number=n, gpus=self.gpus) for n in range(1, 9))
+                )
             case ["scontrol", "show", "config"]:
-                return Done(0, "AccountingStorageEnforce = none\nTrackWCKey = No\n")
+                return FinishedCommand(0, "AccountingStorageEnforce = none\nTrackWCKey = No\n")
             case ["sinfo", "--version"]:
-                return Done(0, "slurm-wlm 22.05.8\n")
+                return FinishedCommand(0, "slurm-wlm 22.05.8\n")
             case ["sacct", *_]:
-                return Done(1, "", "Slurm accounting storage is disabled\n")
+                return FinishedCommand(1, "", "Slurm accounting storage is disabled\n")
         raise AssertionError(f"not recorded: {words}")
 
     def deliver(self) -> None:
@@ -151,17 +153,17 @@ class FakeSlurm:
             del self.jobs[job.id]
         job.finish("CANCELLED", time.time())
 
-    def _sbatch(self, options: Sequence[str], script: str) -> Done:
+    def _sbatch(self, options: Sequence[str], script: str) -> FinishedCommand:
         assert script.startswith("#!/bin/sh\n")
         if self.refusal:
-            return Done(1, "", self.refusal)
+            return FinishedCommand(1, "", self.refusal)
         given = dict(option[2:].partition("=")[::2] for option in options)
         hours, minutes, seconds = map(int, given["time"].split(":"))
         last = given.get("array", "").rpartition("-")[2]
         tasks = int(last) + 1 if last else 1
         living = sum(not job.is_over for job in self.jobs.values())
         if self.room is not None and living + tasks > self.room:
-            return Done(1, "", LIMIT)
+            return FinishedCommand(1, "", LIMIT)
         id_ = max(self.submitted, *self.jobs, 0) + 1
         self.submitted += tasks
         for number in range(tasks):
@@ -179,10 +181,12 @@ class FakeSlurm:
                 job.run(time.time())
         if self.lost_replies:
             self.lost_replies -= 1
-            return Done(1, "", "sbatch: error: Batch job submission failed: Socket timed out on\n")
-        return Done(0, f"{id_}\n")
+            return FinishedCommand(
+                1, "", "sbatch: error: Batch job submission failed: Socket timed out on\n"
+            )
+        return FinishedCommand(0, f"{id_}\n")
 
-    def _squeue(self, options: Sequence[str]) -> Done:
+    def _squeue(self, options: Sequence[str]) -> FinishedCommand:
         arrays = any(job.array for job in self.jobs.values())
         assert "-r" in options or not arrays, "jobs of an array that wait would be one line"
         names = next((o[7:].split(",") for o in options if o.startswith("--name=")), None)
@@ -191,18 +195,18 @@ class FakeSlurm:
             for job in self.jobs.values()
             if (job.is_ours or "--me" not in options) and (names is None or job.name in names)
         ]
-        return Done(0, "".join(_line(job) for job in shown))
+        return FinishedCommand(0, "".join(_line(job) for job in shown))
 
-    def _show(self, key: str) -> Done:
+    def _show(self, key: str) -> FinishedCommand:
         job, array = self._of(key), key.partition("_")[0]
         if job is None and any(str(one.array) == array for one in self.jobs.values()):
-            return Done(1, f"Job {key} not found\n")
+            return FinishedCommand(1, f"Job {key} not found\n")
         if job is None:
-            return Done(1, "", "slurm_load_jobs error: Invalid job id specified\n")
+            return FinishedCommand(1, "", "slurm_load_jobs error: Invalid job id specified\n")
         task = f"ArrayJobId={job.array} ArrayTaskId={job.number} " if job.array else ""
         code = "0:9" if job.state == "CANCELLED" and job.had_nodes else "0:0"
         times = f"StartTime={_time(job.start, 'Unknown')} EndTime={_time(job.end, 'Unknown')}"
-        return Done(
+        return FinishedCommand(
             0,
             f"JobId={job.id} {task}JobName={job.name} UserId=alice(2001) GroupId=alice(2001) MCS_label=N/A "
             f"JobState={job.state} Reason={job.reason} Requeue=0 Restarts=0 ExitCode={code} {times} "

@@ -17,7 +17,7 @@ import psutil
 
 from agent_bootstrap.channels.requested_transport import RequestedTransport
 from agent_bootstrap.channels.streams import Direct, Way, connected
-from agent_bootstrap.channels.through_relay import Notice, ThroughRelay
+from agent_bootstrap.channels.through_relay import RelayAddress, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
 from provisioner.batch.far_ends import RelayKeeper
 from provisioner.batch.pipes import LocalPipes, Pipes
@@ -287,9 +287,9 @@ def _with_words(*words: str) -> list[psutil.Process]:
     return [one for one in found if one.info["status"] != psutil.STATUS_ZOMBIE]
 
 
-def _notice(root: Path) -> Notice | None:
+def _notice(root: Path) -> RelayAddress | None:
     try:
-        return Notice.read(root)
+        return RelayAddress.read(root)
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -66,7 +66,7 @@ async def said_by(
         files=(FileItem(path=SCRIPT, content_b64=content),),
         options=ContainerOptions(python=python),
     )
-    node = Node(
+    node = NodeFacts(
         master_url="http://127.0.0.1:1",
         agent_id="a",
         cluster_id="c",

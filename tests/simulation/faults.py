@@ -18,7 +18,7 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.simulated import Faults
 from tests.fakes.actors import ADMIN
 from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
@@ -306,7 +306,7 @@ async def _take_back(world: World, fault: Fault) -> None:
 
 
 async def _throttle(world: World, fault: Fault) -> None:
-    _of_cloud(world, fault).throttle = dict.fromkeys(Api, 1 + round(3 * fault.draw))
+    _of_cloud(world, fault).throttle = dict.fromkeys(LimitedCall, 1 + round(3 * fault.draw))
 
 
 async def _set_clock(world: World, fault: Fault) -> None:

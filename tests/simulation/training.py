@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from agent_bootstrap.protocol import ContainerSpec
 from master.api.services import Services
 from master.core.searcher.types import ExitReason
-from master.experiments.metrics import TRAINING, VALIDATION, Report
+from master.experiments.metrics import TRAINING, VALIDATION, PostedMetrics
 from master.experiments.reports import CheckpointReport
 from tests.simulation.process import Handler, Unreachable
 from windlass.base.clock import Clock
@@ -140,7 +140,7 @@ class Training:
 
     async def _report(self, group: str, epoch: int) -> None:
         value = loss(self._learning_rate, epoch)
-        report = Report(
+        report = PostedMetrics(
             trial_id=self._trial_id,
             run_id=self._run_id,
             group=group,

@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from provisioner.providers.base import Api, Inventory, LaunchAnswer, LaunchIntent, Rate
+from provisioner.providers.base import Inventory, LaunchAnswer, LaunchIntent, LimitedCall, Rate
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
 from tests.simulation.invariants import Invariants
@@ -100,7 +100,7 @@ class WiredProvider:
         """The world closes it."""
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         return self._wire.provider.rates
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:

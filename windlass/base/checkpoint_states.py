@@ -16,7 +16,7 @@ _WHY = {
 }
 
 
-class DownloadMode(StrEnum):
+class DownloadFrom(StrEnum):
     """How files come to a user's machine."""
 
     AUTO = "auto"

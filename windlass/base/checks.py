@@ -9,7 +9,7 @@ CHECKS_GROUP = "windlass.checks"
 """Each entry point is a function without arguments that returns a list of Check."""
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
@@ -20,7 +20,7 @@ class Check:
     """One line of the report."""
 
     name: str
-    status: Status = Status.OK
+    status: CheckStatus = CheckStatus.OK
     found: str
     advice: str = ""
     """What to do; for everything that is not OK."""

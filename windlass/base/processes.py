@@ -52,7 +52,7 @@ def is_running(name: ProcessName) -> bool:
     return name.boot_id == boot_id() and start_time(name.pid) == name.start_time
 
 
-class Handle:
+class ProcessHandle:
     """One process, zombie or not: a later one with the same number is neither signalled nor waited for.
 
     By a descriptor of it. Kernels before 5.3 (Enterprise Linux 8) have none: there its number and the time when it
@@ -66,7 +66,7 @@ class Handle:
         """It can be read from once the process has ended; None: this kernel has none."""
         self._started = start_time(pid)
 
-    def __enter__(self) -> Handle:
+    def __enter__(self) -> ProcessHandle:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,14 +114,14 @@ def _descriptor(pid: int) -> int | None:
 
 def send(name: ProcessName, number: int) -> None:
     """Signal exactly that process; nothing happens if it is gone."""
-    with suppress(ProcessLookupError), Handle(name.pid) as handle:
+    with suppress(ProcessLookupError), ProcessHandle(name.pid) as handle:
         if is_running(name):
             handle.send(number)
 
 
 def wait_gone(name: ProcessName, timeout_s: float) -> bool:
     """Whether it ended within `timeout_s`. Works for processes that are no children of ours."""
-    with suppress(ProcessLookupError), Handle(name.pid) as handle:
+    with suppress(ProcessLookupError), ProcessHandle(name.pid) as handle:
         if is_running(name):
             return handle.wait(timeout_s)
     return True
@@ -161,7 +161,7 @@ def _has(pid: int, variable: str, value: str) -> bool:
 
 
 def _kill_if(pid: int, variable: str, value: str) -> bool:
-    with suppress(OSError), Handle(pid) as handle:
+    with suppress(OSError), ProcessHandle(pid) as handle:
         if _has(pid, variable, value):
             with suppress(ProcessLookupError, PermissionError):
                 handle.send(signal.SIGKILL)

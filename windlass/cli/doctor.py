@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from windlass import __version__
-from windlass.base.checks import CHECKS_GROUP, Check, Status
+from windlass.base.checks import CHECKS_GROUP, Check, CheckStatus
 from windlass.base.errors import Unauthenticated, WindlassError
 from windlass.base.packages import DISTRIBUTION, shadowed, shadowing_text
 from windlass.cli.connect import Settings, settings_of
@@ -45,9 +45,9 @@ def print_checks(checks: Sequence[Check], as_json: bool) -> None:
         rows = [[check.name, check.status.value, check.found] for check in checks]
         print_rows(["Check", "State", "Found"], rows)
         for check in checks:
-            if check.status is not Status.OK:
+            if check.status is not CheckStatus.OK:
                 typer.echo(f"{check.name}: {check.advice}")
-    if any(check.status is Status.FAILED for check in checks):
+    if any(check.status is CheckStatus.FAILED for check in checks):
         raise typer.Exit(1)
 
 
@@ -70,7 +70,7 @@ def check_python(version: tuple[int, ...]) -> Check:
         return Check(name="Python", found=found)
     oldest = ".".join(map(str, OLDEST_PYTHON))
     advice = f"install {DISTRIBUTION} in an environment of Python {oldest} or newer"
-    return Check(name="Python", status=Status.FAILED, found=found, advice=advice)
+    return Check(name="Python", status=CheckStatus.FAILED, found=found, advice=advice)
 
 
 def check_extra(extra: str) -> Check:
@@ -83,7 +83,7 @@ def check_extra(extra: str) -> Check:
         return Check(name=name, found="not installed")
     return Check(
         name=name,
-        status=Status.WARNING,
+        status=CheckStatus.WARNING,
         found=f"missing: {', '.join(missing)}",
         advice=f"if you need it: pip install '{DISTRIBUTION}[{extra}]'",
     )
@@ -96,21 +96,21 @@ def check_scripts(bin_dir: Path) -> Check:
     if published and ours.exists() and "windlass" not in ours.read_text(errors="replace"):
         return Check(
             name="command det",
-            status=Status.WARNING,
+            status=CheckStatus.WARNING,
             found=f"{ours} belongs to the package {PUBLISHED} {published}",
             advice="use the command `windlass`, or install the packages in environments of their own",
         )
     if published:
         return Check(
             name="command det",
-            status=Status.WARNING,
+            status=CheckStatus.WARNING,
             found=f"{ours} replaced that of the package {PUBLISHED} {published}",
             advice=f"for the published one: python -m {PUBLISHED}.cli; uninstalling either package removes it",
         )
     if det and Path(det).resolve() != ours.resolve():
         return Check(
             name="command det",
-            status=Status.WARNING,
+            status=CheckStatus.WARNING,
             found=f"{det} comes first on PATH, not {ours}",
             advice=f"put {bin_dir} first on PATH, or use {bin_dir / 'windlass'}",
         )
@@ -123,7 +123,7 @@ def check_shadowed(hidden: dict[str, Path]) -> Check:
     name, at = next(iter(hidden.items()))
     return Check(
         name="packages",
-        status=Status.FAILED,
+        status=CheckStatus.FAILED,
         found=f"{', '.join(map(str, hidden.values()))} comes before ours",
         advice=shadowing_text(name, at),
     )
@@ -141,7 +141,7 @@ def check_master(settings: Settings) -> Iterator[Check]:
         way_out = "set its URL with -m or DET_MASTER"
         if isinstance(error, MasterUnreachable):
             way_out = f"start one (det deploy local cluster-up), or {way_out}"
-        yield Check(name="master", status=Status.FAILED, found=error.message, advice=way_out)
+        yield Check(name="master", status=CheckStatus.FAILED, found=error.message, advice=way_out)
 
 
 def check_login(session: Session, user: str | None) -> Check:
@@ -150,13 +150,13 @@ def check_login(session: Session, user: str | None) -> Check:
     token = cache.token(session.url, name) if name else None
     way_in = f"det -m {session.url} user login {name or 'USER'}"
     if not name or not token:
-        return Check(name="login", status=Status.WARNING, found="not logged in", advice=way_in)
+        return Check(name="login", status=CheckStatus.WARNING, found="not logged in", advice=way_in)
     session.token = token
     try:
         Client(session).me()
     except Unauthenticated:
         found = f"the login of {name} has expired"
-        return Check(name="login", status=Status.WARNING, found=found, advice=way_in)
+        return Check(name="login", status=CheckStatus.WARNING, found=found, advice=way_in)
     return Check(name="login", found=f"logged in as {name}")
 
 
@@ -167,7 +167,7 @@ def _version_check(windlass: str | None, api: str, url: str) -> Check:
     if windlass == __version__:
         return Check(name="master", found=found)
     advice = f"this client is {__version__}; install the version of the master if something fails"
-    return Check(name="master", status=Status.WARNING, found=found, advice=advice)
+    return Check(name="master", status=CheckStatus.WARNING, found=found, advice=advice)
 
 
 def _checks_of_extras() -> Iterator[Check]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
 from windlass.core._storage import build_storage
-from windlass.storage.worker import Order, Result, deleted
+from windlass.storage.worker import FolderResult, Order, deleted
 
 ORDER_VARIABLE = "WINDLASS_ORDER_FILE"
 
@@ -34,7 +34,7 @@ def main() -> None:
     sys.exit(1 if failed else 0)
 
 
-def _tell(session: TaskSession, result: Result) -> None:
+def _tell(session: TaskSession, result: FolderResult) -> None:
     left = {name: str(size) for name, size in result.left.items()}
     change = {"uuid": result.folder, "resources": {"resources": left}}
     session.request("PATCH", "/api/v1/checkpoints", body={"checkpoints": [change]})

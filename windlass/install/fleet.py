@@ -11,27 +11,27 @@ from typing import Protocol
 
 import typer
 
-from windlass.install.hosts import Host
-from windlass.install.steps import Outcome, Result, Step, Tell
+from windlass.install.hosts import SshHost
+from windlass.install.steps import InstallOutcome, InstallResult, InstallStep, Tell
 
 MAX_LIVE = 40
 """Machines for which a terminal shows a line each; more are told as they end."""
 
-Work = Callable[[Host, Tell], Outcome]
+Work = Callable[[SshHost, Tell], InstallOutcome]
 
 
-class Progress(Protocol):
-    def at(self, host: str, step: Step) -> None: ...
+class InstallProgress(Protocol):
+    def at(self, host: str, step: InstallStep) -> None: ...
 
-    def ended(self, outcome: Outcome) -> None: ...
+    def ended(self, outcome: InstallOutcome) -> None: ...
 
 
 def run_on_all(
-    hosts: Sequence[Host], work: Work, progress: Progress, *, parallel: int
-) -> tuple[Outcome, ...]:
+    hosts: Sequence[SshHost], work: Work, progress: InstallProgress, *, parallel: int
+) -> tuple[InstallOutcome, ...]:
     """In the order of `hosts`. One machine's failure is its own."""
 
-    def one(host: Host) -> Outcome:
+    def one(host: SshHost) -> InstallOutcome:
         return work(host, lambda step: progress.at(host.spec, step))
 
     with ThreadPoolExecutor(
@@ -49,11 +49,11 @@ class PlainProgress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def at(self, host: str, step: Step) -> None:
-        if step in (Step.INSTALL, Step.JOIN, Step.LEAVE):
+    def at(self, host: str, step: InstallStep) -> None:
+        if step in (InstallStep.INSTALL, InstallStep.JOIN, InstallStep.LEAVE):
             self._say(f"{host}: {step}")
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: InstallOutcome) -> None:
         self._say(f"{outcome.host}: {in_words(outcome)}")
 
     def _say(self, text: str) -> None:
@@ -64,15 +64,15 @@ class PlainProgress:
 class LiveProgress:
     """A table on a terminal that changes in place."""
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
+    def __init__(self, hosts: Sequence[SshHost]) -> None:
         self._lock = threading.Lock()
-        self._lines = {host.spec: str(Step.WAIT) for host in hosts}
+        self._lines = {host.spec: str(InstallStep.WAIT) for host in hosts}
 
-    def at(self, host: str, step: Step) -> None:
+    def at(self, host: str, step: InstallStep) -> None:
         with self._lock:
             self._lines[host] = f"{step} ..."
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: InstallOutcome) -> None:
         with self._lock:
             self._lines[outcome.host] = in_words(outcome)
 
@@ -88,7 +88,7 @@ class LiveProgress:
 
 
 @contextmanager
-def shown_progress(hosts: Sequence[Host]) -> Iterator[Progress]:
+def shown_progress(hosts: Sequence[SshHost]) -> Iterator[InstallProgress]:
     if not sys.stderr.isatty() or len(hosts) > MAX_LIVE:
         yield PlainProgress()
         return
@@ -100,7 +100,7 @@ def shown_progress(hosts: Sequence[Host]) -> Iterator[Progress]:
         yield progress
 
 
-def in_words(outcome: Outcome) -> str:
-    if outcome.result is not Result.FAILED:
+def in_words(outcome: InstallOutcome) -> str:
+    if outcome.result is not InstallResult.FAILED:
         return str(outcome.result)
     return f"failed while {outcome.step}: {outcome.error}"

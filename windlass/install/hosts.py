@@ -16,7 +16,7 @@ MAX_HOSTS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class SshHost:
     """One machine, as it was written."""
 
     spec: str
@@ -27,7 +27,7 @@ class Host:
     """Keys of agent.yaml for this machine alone."""
 
 
-def parse_host(text: str, settings: Mapping[str, str] | None = None) -> Host:
+def parse_host(text: str, settings: Mapping[str, str] | None = None) -> SshHost:
     """Raises InvalidArgument."""
     found = _HOST.fullmatch(text)
     port = int(found["port"]) if found is not None and found["port"] else None
@@ -36,10 +36,10 @@ def parse_host(text: str, settings: Mapping[str, str] | None = None) -> Host:
     name = found["v6"] or found["name"]
     if name.startswith("-") or (found["user"] or "").startswith("-"):
         raise InvalidArgument(f'"{text}" is not a machine: it begins with a dash')
-    return Host(spec=text, name=name, user=found["user"], port=port, settings=settings or {})
+    return SshHost(spec=text, name=name, user=found["user"], port=port, settings=settings or {})
 
 
-def read_hosts(words: Sequence[str], file: Path | None) -> tuple[Host, ...]:
+def read_hosts(words: Sequence[str], file: Path | None) -> tuple[SshHost, ...]:
     """In order, each once. Lines of the file may add `key=value` words for agent.yaml. Raises InvalidArgument."""
     found = [parse_host(word) for word in words]
     if file is not None:
@@ -59,7 +59,7 @@ def read_hosts(words: Sequence[str], file: Path | None) -> tuple[Host, ...]:
     return tuple(found)
 
 
-def _parsed(lines: Iterable[str], file: Path) -> Iterable[Host]:
+def _parsed(lines: Iterable[str], file: Path) -> Iterable[SshHost]:
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
         if not words:

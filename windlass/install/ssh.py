@@ -19,7 +19,7 @@ import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
 
 from windlass.base.errors import WindlassError
-from windlass.install.hosts import Host, parse_host
+from windlass.install.hosts import SshHost, parse_host
 
 T = TypeVar("T")
 CONNECT_S = 15.0
@@ -54,7 +54,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class FinishedCommand:
     code: int
     out: str
     err: str
@@ -69,7 +69,7 @@ class Done:
 class RemoteMachine:
     """A connected machine. A context manager."""
 
-    def __init__(self, host: Host, access: Access) -> None:
+    def __init__(self, host: SshHost, access: Access) -> None:
         """Raises HostError."""
         self._password = access.sudo_password
         self._clients: list[paramiko.SSHClient] = []
@@ -91,7 +91,7 @@ class RemoteMachine:
         given: bytes = b"",
         silence_s: float = SILENCE_S,
         most: int = MAX_OUTPUT,
-    ) -> Done:
+    ) -> FinishedCommand:
         """Run a script of the shell with these words as $1, $2, ... Raises HostError if the connection is lost.
 
         One that has fallen silent counts as lost, and is closed: TCP alone would take a quarter of an hour to say so.
@@ -113,7 +113,7 @@ class RemoteMachine:
 
         A password is sent only where sudo does ask for it: else it would be the first line of what the command reads.
         """
-        done = Done(code=1, out="", err="")
+        done = FinishedCommand(code=1, out="", err="")
         for way in (_SUDO, _SUDO_ASKS) if self._password is not None else (_SUDO,):
             self._sudo = way
             done = self.run("id -u")
@@ -175,7 +175,7 @@ class RemoteMachine:
         if (transport := self._client.get_transport()) is not None:
             transport.set_keepalive(every_s)
 
-    def _run(self, command: str, given: bytes, silence_s: float, most: int) -> Done:
+    def _run(self, command: str, given: bytes, silence_s: float, most: int) -> FinishedCommand:
         transport = self._client.get_transport()
         if transport is None:
             raise EOFError("not connected")
@@ -194,7 +194,7 @@ class RemoteMachine:
             err = _all_of(channel.makefile_stderr("rb"), most)
             if not channel.status_event.wait(silence_s):
                 raise TimeoutError
-            return Done(
+            return FinishedCommand(
                 code=channel.exit_status,
                 out=out.decode(errors="replace"),
                 err=err.decode(errors="replace"),
@@ -221,7 +221,7 @@ class RemoteMachine:
         finally:
             timer.cancel()
 
-    def _connect(self, host: Host, access: Access, way: Any = None) -> paramiko.SSHClient:
+    def _connect(self, host: SshHost, access: Access, way: Any = None) -> paramiko.SSHClient:
         own = _own_configuration(host.name)
         name = str(own.get("hostname", host.name))
         port = host.port or int(own.get("port", 22))
@@ -252,7 +252,7 @@ class RemoteMachine:
             raise HostError(_why(error, at, access)) from None
         return client
 
-    def _through(self, jump: Host, to: Host, access: Access) -> Any:
+    def _through(self, jump: SshHost, to: SshHost, access: Access) -> Any:
         """A channel of the jump host to the machine. Raises HostError."""
         transport = self._connect(jump, access).get_transport()
         own = _own_configuration(to.name)

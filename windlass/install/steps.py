@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 from windlass.base.packages import DISTRIBUTION, VERSION
-from windlass.install.hosts import Host
-from windlass.install.ssh import Access, Done, HostError, RemoteMachine
+from windlass.install.hosts import SshHost
+from windlass.install.ssh import Access, FinishedCommand, HostError, RemoteMachine
 from windlass.install.wheels import Wheel
 
 OLDEST_PYTHON = (3, 11)
@@ -80,7 +80,7 @@ echo removed
 """
 
 
-class Step(StrEnum):
+class InstallStep(StrEnum):
     """As it is shown while it runs, and named if it fails."""
 
     WAIT = "waiting"
@@ -93,7 +93,7 @@ class Step(StrEnum):
     LEAVE = "leaving"
 
 
-class Result(StrEnum):
+class InstallResult(StrEnum):
     INSTALLED = "installed"
     UPGRADED = "upgraded"
     UNCHANGED = "already installed, same version"
@@ -103,7 +103,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class InstallPlan:
     """The same for all machines."""
 
     url: str
@@ -133,20 +133,20 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class InstallOutcome:
     host: str
-    result: Result
-    step: Step | None = None
+    result: InstallResult
+    step: InstallStep | None = None
     """Where it failed."""
     error: str = ""
     agent: Mapping[str, Any] = field(default_factory=dict)
     """What the agent's `join` said: agent_id, pool, slots, ..."""
 
 
-Tell = Callable[[Step], None]
+Tell = Callable[[InstallStep], None]
 
 
-def install(host: Host, access: Access, plan: Plan, tell: Tell) -> Outcome:
+def install(host: SshHost, access: Access, plan: InstallPlan, tell: Tell) -> InstallOutcome:
     """Never raises: what went wrong is in the outcome."""
     run = _Run(host, tell)
     with run.watched():
@@ -154,7 +154,7 @@ def install(host: Host, access: Access, plan: Plan, tell: Tell) -> Outcome:
     return run.done
 
 
-def uninstall(host: Host, access: Access, removal: Removal, tell: Tell) -> Outcome:
+def uninstall(host: SshHost, access: Access, removal: Removal, tell: Tell) -> InstallOutcome:
     """Never raises."""
     run = _Run(host, tell)
     with run.watched():
@@ -173,8 +173,8 @@ class _Watch:
         if not isinstance(error, Exception):
             return False
         said = error.message if isinstance(error, HostError) else f"{type(error).__name__}: {error}"
-        self._run.done = Outcome(
-            host=self._run.host.spec, result=Result.FAILED, step=self._run.step, error=said
+        self._run.done = InstallOutcome(
+            host=self._run.host.spec, result=InstallResult.FAILED, step=self._run.step, error=said
         )
         return True
 
@@ -182,66 +182,68 @@ class _Watch:
 class _Run:
     """One machine, at one step at a time."""
 
-    def __init__(self, host: Host, tell: Tell) -> None:
+    def __init__(self, host: SshHost, tell: Tell) -> None:
         self.host = host
-        self.step = Step.WAIT
-        self.done = Outcome(host=host.spec, result=Result.FAILED)
+        self.step = InstallStep.WAIT
+        self.done = InstallOutcome(host=host.spec, result=InstallResult.FAILED)
         self._tell = tell
 
     def watched(self) -> _Watch:
         return _Watch(self)
 
-    def install(self, access: Access, plan: Plan) -> Outcome:
-        self._at(Step.CONNECT)
+    def install(self, access: Access, plan: InstallPlan) -> InstallOutcome:
+        self._at(InstallStep.CONNECT)
         with RemoteMachine(self.host, access) as machine:
             self._become_root(machine, user=plan.user)
-            self._at(Step.PYTHON)
+            self._at(InstallStep.PYTHON)
             probe = _require(machine.run(_PROBE, *([plan.python] if plan.python else PYTHONS)))
             python = _python(probe.out, plan.python)
             prefix = plan.prefix or _prefix(probe.out, user=plan.user)
             state = machine.run(_STATE, prefix, plan.name).out
             if "complete" not in state.split():
-                self._at(Step.COPY)
+                self._at(InstallStep.COPY)
                 folder = _require(machine.run(_COPY, given=_archive(plan))).last_line
-                self._at(Step.INSTALL)
+                self._at(InstallStep.INSTALL)
                 words = [f"{folder}/{plan.wheel.name}[agent]"]
                 if plan.others:
                     words = ["--no-index", "--find-links", folder, *words]
                 _require_installed(
                     machine.run(_INSTALL, prefix, plan.name, python, folder, *words), plan
                 )
-            self._at(Step.JOIN)
+            self._at(InstallStep.JOIN)
             agent = self._join(machine, plan, prefix)
             _require(machine.run(_SWITCH, prefix, plan.name))
         before = _value(state, "current")
-        result = Result.UPGRADED if before else Result.INSTALLED
+        result = InstallResult.UPGRADED if before else InstallResult.INSTALLED
         if before == f"venvs/{plan.name}":
-            result = Result.UNCHANGED
-        return Outcome(host=self.host.spec, result=result, agent=agent)
+            result = InstallResult.UNCHANGED
+        return InstallOutcome(host=self.host.spec, result=result, agent=agent)
 
-    def uninstall(self, access: Access, removal: Removal) -> Outcome:
-        self._at(Step.CONNECT)
+    def uninstall(self, access: Access, removal: Removal) -> InstallOutcome:
+        self._at(InstallStep.CONNECT)
         with RemoteMachine(self.host, access) as machine:
             self._become_root(machine, user=removal.user)
-            self._at(Step.LEAVE)
+            self._at(InstallStep.LEAVE)
             probe = _require(machine.run(_PROBE))
             prefix = removal.prefix or _prefix(probe.out, user=removal.user)
             words = [*removal.options, "--user" if removal.user else "--system"]
             done = _agreed(machine.run(_LEAVE, prefix, *words))
-        gone = Result.ABSENT if done.out.split()[-1:] == ["absent"] else Result.REMOVED
-        return Outcome(host=self.host.spec, result=gone)
+        gone = (
+            InstallResult.ABSENT if done.out.split()[-1:] == ["absent"] else InstallResult.REMOVED
+        )
+        return InstallOutcome(host=self.host.spec, result=gone)
 
-    def _at(self, step: Step) -> None:
+    def _at(self, step: InstallStep) -> None:
         self.step = step
         self._tell(step)
 
     def _become_root(self, machine: RemoteMachine, *, user: bool) -> None:
         if user or machine.run("id -u").out.strip() == "0":
             return
-        self._at(Step.ROOT)
+        self._at(InstallStep.ROOT)
         machine.become_root()
 
-    def _join(self, machine: RemoteMachine, plan: Plan, prefix: str) -> Mapping[str, Any]:
+    def _join(self, machine: RemoteMachine, plan: InstallPlan, prefix: str) -> Mapping[str, Any]:
         settings = [w for k, v in self.host.settings.items() for w in ("--set", f"{k}={v}")]
         words = [plan.url, *plan.join, *settings, "--user" if plan.user else "--system"]
         given = plan.token.encode() + b"\n"
@@ -252,7 +254,7 @@ class _Run:
             raise HostError(f"windlass agent join answered {done.last_line!r}") from None
 
 
-def _archive(plan: Plan) -> bytes:
+def _archive(plan: InstallPlan) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for wheel in (plan.wheel, *(w for w in plan.others if w.name != plan.wheel.name)):
@@ -295,13 +297,13 @@ def _value(text: str, key: str) -> str:
     return next((t.partition("=")[2] for t in text.splitlines() if t.startswith(f"{key}=")), "")
 
 
-def _require(done: Done) -> Done:
+def _require(done: FinishedCommand) -> FinishedCommand:
     if done.code != 0:
         raise HostError(done.last_line)
     return done
 
 
-def _agreed(done: Done) -> Done:
+def _agreed(done: FinishedCommand) -> FinishedCommand:
     """Raises HostError in the words of the `windlass agent` command that was run."""
     if done.code == 0:
         return done
@@ -309,7 +311,7 @@ def _agreed(done: Done) -> Done:
     raise HostError(lines[-1].removeprefix("error: ") if lines else done.last_line)
 
 
-def _require_installed(done: Done, plan: Plan) -> None:
+def _require_installed(done: FinishedCommand, plan: InstallPlan) -> None:
     if done.code == 0:
         return
     errors = [t for t in done.err.splitlines() if t.upper().startswith("ERROR:")]

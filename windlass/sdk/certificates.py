@@ -18,7 +18,7 @@ from windlass.base.errors import InvalidState
 from windlass.base.files import write_atomic
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of, labelled, to_pem
 from windlass.base.tls.trust import NO_VERIFY, Trust, read_certificates
-from windlass.base.tls.words import Problem, Refusal
+from windlass.base.tls.words import TlsProblem, TlsRefusal
 
 FILE_VARIABLE = "DET_MASTER_CERT_FILE"
 NAME_VARIABLE = "DET_MASTER_CERT_NAME"
@@ -82,16 +82,16 @@ def trust_for(url: str, environ: Mapping[str, str]) -> Trust:
     return Trust(pem=read_certificates(Path(given), FILE_VARIABLE))
 
 
-def may_be_accepted(refusal: Refusal, environ: Mapping[str, str]) -> bool:
+def may_be_accepted(refusal: TlsRefusal, environ: Mapping[str, str]) -> bool:
     """Whether to ask the user: not if he has said already whom he trusts."""
     return (
-        refusal.problem is Problem.UNKNOWN
+        refusal.problem is TlsProblem.UNKNOWN
         and bool(refusal.chain)
         and not environ.get(FILE_VARIABLE)
     )
 
 
-def question(url: str, refusal: Refusal, trusted: str) -> str:
+def question(url: str, refusal: TlsRefusal, trusted: str) -> str:
     """`trusted`: what was accepted for this URL before."""
     shown = "\n".join(f"  {line}" for line in labelled([*map(fingerprint_of, refusal.chain)]))
     before = ""
@@ -105,22 +105,24 @@ def question(url: str, refusal: Refusal, trusted: str) -> str:
     )
 
 
-def accept(url: str, refusal: Refusal, environ: Mapping[str, str]) -> Trust:
+def accept(url: str, refusal: TlsRefusal, environ: Mapping[str, str]) -> Trust:
     pem = "".join(map(to_pem, refusal.chain))
     CertificateStore.of_user(environ).put(url, pem)
     return Trust(pem=pem)
 
 
-def refused_in_words(url: str, refusal: Refusal, environ: Mapping[str, str], trusted: str) -> str:
+def refused_in_words(
+    url: str, refusal: TlsRefusal, environ: Mapping[str, str], trusted: str
+) -> str:
     sentence = f"Cannot connect to master at {url}: {refusal.sentence}"
     match refusal.problem:
-        case Problem.NAME:
+        case TlsProblem.NAME:
             return f"{sentence}: call it by one of these names, or set {NAME_VARIABLE} to one"
-        case Problem.NO_TLS:
+        case TlsProblem.NO_TLS:
             return f"{sentence}: write http:// instead of https://"
-        case Problem.UNKNOWN if file := environ.get(FILE_VARIABLE):
+        case TlsProblem.UNKNOWN if file := environ.get(FILE_VARIABLE):
             return f"{sentence}: {FILE_VARIABLE}={file} holds no certificate that signs it"
-        case Problem.UNKNOWN:
+        case TlsProblem.UNKNOWN:
             changed = "; it is NOT the one that you have accepted before" if trusted else ""
             return (
                 f"{sentence}{changed}. To trust it, run `det -m {url} user login` on a terminal, "

@@ -15,7 +15,7 @@ from platformdirs import user_config_path
 
 from windlass.base.errors import Unauthenticated
 from windlass.base.tls.trust import CertificateRefused, Trust
-from windlass.base.tls.words import Refusal
+from windlass.base.tls.words import TlsRefusal
 from windlass.sdk.certificates import (
     NAME_VARIABLE,
     accept,
@@ -116,7 +116,7 @@ def open_session(
     """
     trust = trust_for(url, environ)
 
-    def on_refusal(refusal: Refusal) -> Trust:
+    def on_refusal(refusal: TlsRefusal) -> Trust:
         if ask_trust is not None and may_be_accepted(refusal, environ):
             if ask_trust(question(url, refusal, trust.pem)):
                 return accept(url, refusal, environ)

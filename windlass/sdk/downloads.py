@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
-from windlass.base.checkpoint_states import DOWNLOADABLE, DownloadMode, not_downloadable
+from windlass.base.checkpoint_states import DOWNLOADABLE, DownloadFrom, not_downloadable
 from windlass.base.errors import InvalidState, NotFound, WindlassError
 from windlass.sdk.client import Client
 from windlass.sdk.session import OnProgress
@@ -27,7 +27,7 @@ def download_checkpoint(
     checkpoint: Json,
     target: Path,
     *,
-    mode: DownloadMode = DownloadMode.AUTO,
+    mode: DownloadFrom = DownloadFrom.AUTO,
     trusted_hosts: Collection[str] = (),
     report: OnProgress = lambda done, total: None,
 ) -> None:
@@ -61,18 +61,18 @@ def _fetch(
     checkpoint: Json,
     target: Path,
     sizes: Mapping[str, int],
-    mode: DownloadMode,
+    mode: DownloadFrom,
     trusted_hosts: Collection[str],
     report: OnProgress,
 ) -> None:
     uuid = str(checkpoint["uuid"])
-    if mode is DownloadMode.MASTER:
+    if mode is DownloadFrom.MASTER:
         _through_master(client, uuid, target, sizes, report)
         return
     try:
         _directly(checkpoint, target, trusted_hosts, report)
     except (WindlassError, OSError) as direct:
-        if mode is DownloadMode.DIRECT:
+        if mode is DownloadFrom.DIRECT:
             raise
         try:
             _through_master(client, uuid, target, sizes, report)

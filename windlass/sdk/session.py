@@ -17,7 +17,7 @@ import httpx2
 from windlass.base.errors import Unauthenticated
 from windlass.base.kept_connections import CLIENT_KEEPS_S
 from windlass.base.tls.trust import CertificateRefused, Trust
-from windlass.base.tls.words import Refusal, refusal_of
+from windlass.base.tls.words import TlsRefusal, refusal_of
 from windlass.sdk.wire import (
     Json,
     MasterError,
@@ -39,7 +39,7 @@ SENT_AT_ONCE = 64 * 1024
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 Query = Mapping[str, Any]
-OnRefusal = Callable[[Refusal], Trust]
+OnRefusal = Callable[[TlsRefusal], Trust]
 """Asks the user, or raises CertificateRefused."""
 OnProgress = Callable[[int, int], None]
 """Is told the bytes done and the bytes in all."""

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from windlass.base.errors import StorageError, StorageUnreachable
-from windlass.storage.azure_account import Account, account_of
+from windlass.storage.azure_account import AzureAccount, account_of
 from windlass.storage.bucket import (
     Bucket,
     client_options,
@@ -27,7 +27,7 @@ from windlass.storage.bucket import (
 )
 from windlass.storage.objects import ObjectStorage
 from windlass.storage.patience import Patience
-from windlass.storage.problems import Place
+from windlass.storage.problems import BucketPlace
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, AzureStore
@@ -73,7 +73,7 @@ def open_azure(
         return store(f"{last}/", f"{account.url}/{quoted(head)}")
 
     where = shown_url(f"{account.url}/{container}/{prefix}")
-    place = Place(where, "container", source)
+    place = BucketPlace(where, "container", source)
 
     def delete_marker(key: str) -> None:
         _delete_blob(account, container, f"{key}/", patience)
@@ -82,7 +82,7 @@ def open_azure(
     return ObjectStorage(bucket)
 
 
-def _login(account: Account, environ: Mapping[str, str]) -> tuple[str, AzureConfig]:
+def _login(account: AzureAccount, environ: Mapping[str, str]) -> tuple[str, AzureConfig]:
     if account.key:
         return "checkpoint_storage", {
             "account_key": account.key,
@@ -100,7 +100,7 @@ def _login(account: Account, environ: Mapping[str, str]) -> tuple[str, AzureConf
     return "the identity of the machine", {}
 
 
-def _delete_blob(account: Account, container: str, name: str, patience: Patience) -> None:
+def _delete_blob(account: AzureAccount, container: str, name: str, patience: Patience) -> None:
     """By the REST API: obstore deletes by batches, which cannot name a blob with "/" at its end.
 
     One that is gone is fine. With an identity instead of a key nothing can be signed here: it is left, and said.
@@ -123,7 +123,7 @@ def _delete_blob(account: Account, container: str, name: str, patience: Patience
         raise StorageError(f"{account.url}/{container}/{name}: could not be deleted ({code})")
 
 
-def _shared_key(account: Account, path: str, headers: dict[str, str]) -> str:
+def _shared_key(account: AzureAccount, path: str, headers: dict[str, str]) -> str:
     """https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key"""
     ours = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
     signed = "DELETE" + "\n" * 12 + f"{ours}/{account.name}{path}"

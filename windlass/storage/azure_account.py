@@ -18,7 +18,7 @@ _EMULATOR_URL = f"http://127.0.0.1:10000/{_EMULATOR_ACCOUNT}"
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AzureAccount:
     url: str
     """Of its blobs."""
     name: str
@@ -27,7 +27,7 @@ class Account:
     """A shared access signature, without "?"."""
 
 
-def account_of(config: Mapping[str, Any]) -> Account:
+def account_of(config: Mapping[str, Any]) -> AzureAccount:
     text, url = config.get("connection_string"), config.get("account_url")
     if bool(text) == bool(url):
         raise _invalid("exactly one of connection_string and account_url must be set")
@@ -36,21 +36,23 @@ def account_of(config: Mapping[str, Any]) -> Account:
     if not is_http_url(str(url)):
         raise _invalid("account_url: is no URL that begins with https:// or http://")
     parts = urlsplit(str(url))
-    account = Account(f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"), _name(str(url)))
+    account = AzureAccount(
+        f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"), _name(str(url))
+    )
     credential = str(config.get("credential") or parts.query)
     if not credential:
         return account
     if "sig=" in credential:
-        return Account(account.url, account.name, signature=credential.lstrip("?"))
-    return Account(account.url, account.name, key=credential)
+        return AzureAccount(account.url, account.name, signature=credential.lstrip("?"))
+    return AzureAccount(account.url, account.name, key=credential)
 
 
-def parse_connection_string(text: str) -> Account:
+def parse_connection_string(text: str) -> AzureAccount:
     """As Azure's portal gives it: `AccountName=...;AccountKey=...;...`. Raises InvalidConfig, without the secret."""
     pairs = [part.partition("=") for part in text.strip().strip(";").split(";")]
     values = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
     if values.get("usedevelopmentstorage", "").lower() == "true":
-        return Account(_EMULATOR_URL, _EMULATOR_ACCOUNT, _EMULATOR_KEY)
+        return AzureAccount(_EMULATOR_URL, _EMULATOR_ACCOUNT, _EMULATOR_KEY)
     url, name = values.get("blobendpoint", "").rstrip("/"), values.get("accountname", "")
     if not url and name:
         scheme = values.get("defaultendpointsprotocol") or "https"
@@ -62,7 +64,7 @@ def parse_connection_string(text: str) -> Account:
             "connection_string: needs AccountName and AccountKey, or BlobEndpoint and SharedAccessSignature "
             "(copy it whole from the storage account's page, `Access keys`)"
         )
-    return Account(url, name or _name(url), key, "" if key else signature)
+    return AzureAccount(url, name or _name(url), key, "" if key else signature)
 
 
 def _name(url: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from windlass.base.errors import InvalidConfig, StorageError
 from windlass.storage.patience import Patience
-from windlass.storage.problems import Place
+from windlass.storage.problems import BucketPlace
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig  # noqa: TC004 - annotations only
@@ -23,7 +23,7 @@ _CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    place: Place
+    place: BucketPlace
     store: ObjectStore
     """Of the whole bucket."""
     prefix: str

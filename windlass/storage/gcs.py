@@ -16,7 +16,7 @@ from windlass.storage.bucket import (
 )
 from windlass.storage.objects import ObjectStorage
 from windlass.storage.patience import Patience
-from windlass.storage.problems import Place
+from windlass.storage.problems import BucketPlace
 
 if TYPE_CHECKING:
     from obstore.store import GCSConfig, GCSCredential, GCSStore
@@ -57,7 +57,7 @@ def open_gcs(
         return store(last, {"base_url": f"{url or _URL}/{quoted(head)}"})
 
     source = next((key for key in _KEYS if environ.get(key)), "of gcloud or of the machine")
-    place = Place(f"gs://{name}/{prefix}".rstrip("/"), "bucket", source)
+    place = BucketPlace(f"gs://{name}/{prefix}".rstrip("/"), "bucket", source)
     return ObjectStorage(Bucket(place, store(name, {}), prefix, store_at))
 
 

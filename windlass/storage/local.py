@@ -45,7 +45,7 @@ class LocalStorage(Storage):
         with self._existing(folder) as top:
             return {e.name: e.size for e in self._entries(folder, top)}
 
-    def _entries(self, folder: str, top: int) -> Iterator[local_files.Entry]:
+    def _entries(self, folder: str, top: int) -> Iterator[local_files.ListedFile]:
         for entry in local_files.walk(top):
             if entry.readable:
                 yield entry

@@ -36,7 +36,7 @@ class NotAFile(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedFile:
     name: str
     """With "/" at the end of a directory."""
     size: int
@@ -78,7 +78,7 @@ def entered(top: int, path: str, *, make: bool = False) -> Iterator[int]:
         os.close(descriptor)
 
 
-def walk(top: int, prefix: str = "") -> Iterator[Entry]:
+def walk(top: int, prefix: str = "") -> Iterator[ListedFile]:
     """Everything below, sorted; a directory comes before what is in it."""
     with entered(top, prefix) as directory:
         with os.scandir(directory) as entries:
@@ -86,20 +86,20 @@ def walk(top: int, prefix: str = "") -> Iterator[Entry]:
         for short, status in found:
             name = f"{prefix}{short}"
             if stat.S_ISDIR(status.st_mode):
-                yield Entry(f"{name}/", 0, readable=True)
+                yield ListedFile(f"{name}/", 0, readable=True)
                 yield from walk(top, f"{name}/")
             elif stat.S_ISREG(status.st_mode):
-                yield Entry(name, status.st_size, readable=True)
+                yield ListedFile(name, status.st_size, readable=True)
             else:
                 yield _behind_link(top, name)
 
 
-def _behind_link(top: int, name: str) -> Entry:
+def _behind_link(top: int, name: str) -> ListedFile:
     try:
         with open_file(top, name) as file:
-            return Entry(name, os.fstat(file).st_size, readable=True)
+            return ListedFile(name, os.fstat(file).st_size, readable=True)
     except OSError:
-        return Entry(name, 0, readable=False)
+        return ListedFile(name, 0, readable=False)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     """What lies in a folder."""
 
     objects: Mapping[str, StoredObject]
@@ -187,13 +187,13 @@ class ObjectStorage(Storage):
         except MissingObject:
             pass
 
-    def _existing(self, folder: str) -> Listing:
+    def _existing(self, folder: str) -> FolderListing:
         listing = self._listing(folder)
         if not listing.objects and not listing.markers:
             raise CheckpointNotFound(folder)
         return listing
 
-    def _listing(self, folder: str) -> Listing:
+    def _listing(self, folder: str) -> FolderListing:
         folder_parts(folder)
         key = self._bucket.key(folder)
         objects: dict[str, StoredObject] = {}
@@ -214,7 +214,7 @@ class ObjectStorage(Storage):
         markers |= {f"{name}/" for name in marked}
         for name in marked:
             del objects[name]
-        return Listing(objects, frozenset(markers))
+        return FolderListing(objects, frozenset(markers))
 
     def _list(self, key: str) -> Iterator[ObjectMeta]:
         import obstore

@@ -121,7 +121,7 @@ _NO_ANSWER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketPlace:
     """A bucket, as messages name it."""
 
     where: str
@@ -133,7 +133,7 @@ class Place:
 
 
 @contextmanager
-def told(place: Place, name: str = "") -> Iterator[None]:
+def told(place: BucketPlace, name: str = "") -> Iterator[None]:
     """Raises what obstore raises in the block as StorageError; `name` is what it is about. OSErrors pass."""
     from obstore.exceptions import BaseError
 
@@ -147,7 +147,7 @@ class MissingObject(StorageError):
     """The bucket is there, the object is not."""
 
 
-def storage_error(error: Exception, place: Place, name: str) -> StorageError:
+def storage_error(error: Exception, place: BucketPlace, name: str) -> StorageError:
     text = str(error)
     about = f"{place.where}/{name}" if name else place.where
     codes = {code for found in _CODE.findall(text) for code in found if code}
@@ -170,7 +170,7 @@ def _is_past_its_time(text: str) -> bool:
     return expiry is not None and current is not None and expiry <= current
 
 
-def _by_status(error: Exception, text: str, about: str, place: Place) -> StorageError:
+def _by_status(error: Exception, text: str, about: str, place: BucketPlace) -> StorageError:
     status = found.group(1) if (found := _STATUS.search(text)) else ""
     if _NO_CREDENTIALS.search(text):
         return StorageDenied(

@@ -23,7 +23,7 @@ from windlass.storage.bucket import (
 )
 from windlass.storage.objects import ObjectStorage
 from windlass.storage.patience import Patience
-from windlass.storage.problems import Place
+from windlass.storage.problems import BucketPlace
 
 if TYPE_CHECKING:
     from obstore.store import S3Config, S3CredentialProvider, S3Store
@@ -76,7 +76,7 @@ def open_s3(
         )
 
     where = f"s3://{name}/{prefix}".rstrip("/") + (f" at {shown_url(endpoint)}" if endpoint else "")
-    return ObjectStorage(Bucket(Place(where, "bucket", source), store({}), prefix, store_at))
+    return ObjectStorage(Bucket(BucketPlace(where, "bucket", source), store({}), prefix, store_at))
 
 
 def _endpoint(config: Mapping[str, Any], environ: Mapping[str, str]) -> str:

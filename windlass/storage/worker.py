@@ -48,7 +48,7 @@ class Order(BaseModel):
     """Whose rights to take; root only."""
 
 
-class Result(BaseModel):
+class FolderResult(BaseModel):
     """What became of one folder."""
 
     model_config = ConfigDict(frozen=True)
@@ -88,7 +88,7 @@ def delete(order: Order, out: TextIO) -> None:
         print(result.model_dump_json(), file=out, flush=True)
 
 
-def deleted(storage: Storage, folder: str, globs: Collection[str]) -> Result:
+def deleted(storage: Storage, folder: str, globs: Collection[str]) -> FolderResult:
     """What became of one folder."""
     try:
         try:
@@ -98,17 +98,17 @@ def deleted(storage: Storage, folder: str, globs: Collection[str]) -> Result:
             if _has_files(storage, folder):
                 raise
             left = {}
-        return Result(folder=folder, left={utf8(name): size for name, size in left.items()})
+        return FolderResult(folder=folder, left={utf8(name): size for name, size in left.items()})
     except (WindlassError, OSError, ValueError) as error:
-        return Result(folder=folder, error=utf8(str(error)) or type(error).__name__)
+        return FolderResult(folder=folder, error=utf8(str(error)) or type(error).__name__)
 
 
-def removed_empty(order: Order, folder: str) -> Result:
+def removed_empty(order: Order, folder: str) -> FolderResult:
     """Whether or not it was there and empty: nobody misses it, and nothing else is touched."""
     storage = open_storage(order.storage)
     if isinstance(storage, LocalStorage):
         storage.remove_empty(folder)
-    return Result(folder=folder)
+    return FolderResult(folder=folder)
 
 
 def _has_files(storage: Storage, folder: str) -> bool:

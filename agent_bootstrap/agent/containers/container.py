@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_shipper import LogShipper
 from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
@@ -62,7 +62,7 @@ _REPORTED = {
 """The other states change nothing for the master."""
 
 
-class Container:
+class ContainerRun:
     """One container. `run()` is its whole life; cancelling it leaves the processes alone."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Container:
         runtime: Runtime,
         shipper: LogShipper,
         admit: Admit,
-        changed: Callable[[Container], None],
+        changed: Callable[[ContainerRun], None],
     ) -> None:
         self.record = record
         self.shipper = shipper
@@ -121,7 +121,7 @@ class Container:
         self.kill()
         self._forget.set()
 
-    async def run_new(self, spec: ContainerSpec, node: Node) -> None:
+    async def run_new(self, spec: ContainerSpec, node: NodeFacts) -> None:
         """Start it and stay with it until it is forgotten."""
         await self._stay(self._start(spec, node))
 
@@ -149,7 +149,7 @@ class Container:
             log.warning("container %s not removed: %s", self.id, error)
         self._become(Life.FORGOTTEN)
 
-    async def _start(self, spec: ContainerSpec, node: Node) -> ExitRecord:
+    async def _start(self, spec: ContainerSpec, node: NodeFacts) -> ExitRecord:
         try:
             await asyncio.to_thread(self._place.create, self.record)
             await self._admit(spec)

@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agent_bootstrap.agent.containers.container import Container, Life
+from agent_bootstrap.agent.containers.container import ContainerRun, Life
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_shipper import LogShipper
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.protocol import (
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Outbox:
+class ReportQueue:
     """Reports that the master has not heard on this connection."""
 
     reports: dict[str, ContainerReport] = field(default_factory=dict)
@@ -58,11 +58,11 @@ class ContainerSet:
         *,
         metadata: MetadataOfTasks,
         agent_id: str,
-        link: Link,
+        link: MasterLink,
         clock: Clock,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        self.outbox = Outbox()
+        self.outbox = ReportQueue()
         self._dirs = dirs
         self._runtime = runtime
         self._metadata = metadata
@@ -70,7 +70,7 @@ class ContainerSet:
         self._link = link
         self._clock = clock
         self._tasks = tasks
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, ContainerRun] = {}
         self._changed = asyncio.Event()
 
     def is_running(self, container_id: str) -> bool:
@@ -86,7 +86,7 @@ class ContainerSet:
         """Something runs. What has ended, and is yet to be told, is no work."""
         return any(not container.has_ended for container in self._containers.values())
 
-    def get(self, container_id: str) -> Container | None:
+    def get(self, container_id: str) -> ContainerRun | None:
         return self._containers.get(container_id)
 
     def reports(self) -> tuple[ContainerReport, ...]:
@@ -114,7 +114,7 @@ class ContainerSet:
                 log.info("container %s is not wanted any more", container.id)
                 container.forget()
 
-    def start(self, spec: ContainerSpec, node: Node) -> None:
+    def start(self, spec: ContainerSpec, node: NodeFacts) -> None:
         """One that is known is told again instead."""
         known = self._containers.get(spec.container_id)
         if known is not None:
@@ -142,7 +142,7 @@ class ContainerSet:
                     self._changed.clear()
                     await self._changed.wait()
 
-    def _add(self, record: ContainerRecord) -> Container:
+    def _add(self, record: ContainerRecord) -> ContainerRun:
         shipper = LogShipper(
             self._dirs.of(record.container_id),
             record,
@@ -150,7 +150,7 @@ class ContainerSet:
             link=self._link,
             clock=self._clock,
         )
-        container = Container(
+        container = ContainerRun(
             record,
             dirs=self._dirs,
             runtime=self._runtime,
@@ -161,7 +161,7 @@ class ContainerSet:
         self._containers[record.container_id] = container
         return container
 
-    def _on_change(self, container: Container) -> None:
+    def _on_change(self, container: ContainerRun) -> None:
         self._changed.set()
         if container.life is Life.FORGOTTEN:
             self._containers.pop(container.id, None)

@@ -30,7 +30,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeFacts:
     """What tasks are told of the machine and the cluster."""
 
     master_url: str
@@ -81,7 +81,7 @@ def search_path() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ContainerPaths:
     """Where the paths of a container really are. With a private root they are what they say."""
 
     place: ContainerDir
@@ -107,7 +107,7 @@ class Layout:
 
 
 def task_environment(
-    spec: ContainerSpec, node: Node, layout: Layout, chosen: Interpreter | None = None
+    spec: ContainerSpec, node: NodeFacts, layout: ContainerPaths, chosen: Interpreter | None = None
 ) -> dict[str, str]:
     """The whole environment of the task's first process. `chosen` None: the agent's own Python."""
     given = {key: layout.translate(value) for key, value in _given(spec, node).items()}
@@ -140,7 +140,7 @@ class ImageEnvironment:
     above: dict[str, str]
 
 
-def image_environment(spec: ContainerSpec, node: Node, home: str) -> ImageEnvironment:
+def image_environment(spec: ContainerSpec, node: NodeFacts, home: str) -> ImageEnvironment:
     """For a task in an image: PATH and the interpreter's own variables are the image's."""
     below = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **_thread_limits(node)}
     own = {
@@ -154,22 +154,22 @@ def image_environment(spec: ContainerSpec, node: Node, home: str) -> ImageEnviro
         **own,
         **_given(spec, node),
         **_facts(spec, node),
-        **_tls(node, Layout(ContainerDir(Path("/")), private_root=True)),
+        **_tls(node, ContainerPaths(ContainerDir(Path("/")), private_root=True)),
         **_proxies(spec.environment, node),
     }
     return ImageEnvironment(below=below, above=above)
 
 
-def _given(spec: ContainerSpec, node: Node) -> dict[str, str]:
+def _given(spec: ContainerSpec, node: NodeFacts) -> dict[str, str]:
     return {**node.job, **spec.environment, **inherited(spec.environment, node.inherits)}
 
 
-def _proxies(given: Mapping[str, str], node: Node) -> dict[str, str]:
+def _proxies(given: Mapping[str, str], node: NodeFacts) -> dict[str, str]:
     taken = {key.lower() for key in given}
     return {key: value for key, value in node.proxies if key.lower() not in taken}
 
 
-def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]:
+def _defaults(spec: ContainerSpec, node: NodeFacts, layout: ContainerPaths) -> dict[str, str]:
     """What the spec may say otherwise."""
     values = {
         "HOME": layout.seen_by_task(spec.work_dir),
@@ -184,14 +184,14 @@ def _defaults(spec: ContainerSpec, node: Node, layout: Layout) -> dict[str, str]
     return values | _thread_limits(node)
 
 
-def _thread_limits(node: Node) -> dict[str, str]:
+def _thread_limits(node: NodeFacts) -> dict[str, str]:
     if {slot.kind for slot in node.slots} != {SlotKind.ARTIFICIAL}:
         return {}
     # Several tasks share the processors: each with a thread per processor is slower than all with one.
     return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _agents_python(layout: Layout) -> dict[str, str]:
+def _agents_python(layout: ContainerPaths) -> dict[str, str]:
     own_bin = str(Path(sys.executable).parent)
     search = os.environ.get("PATH") or DEFAULT_PATH
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -200,7 +200,7 @@ def _agents_python(layout: Layout) -> dict[str, str]:
     return {"PATH": path, **(own if layout.private_root else {})}
 
 
-def _chosen_python(layout: Layout, chosen: Interpreter) -> dict[str, str]:
+def _chosen_python(layout: ContainerPaths, chosen: Interpreter) -> dict[str, str]:
     folders = (layout.seen_by_task(TOOLS_DIR), chosen.bin, search_path())
     return {
         "PATH": ":".join(filter(None, folders)),
@@ -220,7 +220,7 @@ def _own_packages(version: str) -> dict[str, str]:
     return {"PYTHONUSERBASE": USER_BASE, "PIP_TARGET": folder, "PYTHONPATH": folder}
 
 
-def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:
+def _facts(spec: ContainerSpec, node: NodeFacts) -> dict[str, str]:
     """What nobody may say otherwise."""
     master = urlsplit(node.master_url)
     values = {
@@ -240,7 +240,7 @@ def _facts(spec: ContainerSpec, node: Node) -> dict[str, str]:
     return values
 
 
-def _tls(node: Node, layout: Layout) -> Mapping[str, str]:
+def _tls(node: NodeFacts, layout: ContainerPaths) -> Mapping[str, str]:
     """What both harnesses check the master's certificate by."""
     if not node.master_url.startswith("https:"):
         return {"DET_USE_TLS": "false"}
@@ -252,7 +252,9 @@ def _tls(node: Node, layout: Layout) -> Mapping[str, str]:
     return {key: value for key, value in values.items() if value}
 
 
-def device_variables(spec: ContainerSpec, node: Node, layout: Layout) -> Mapping[str, str]:
+def device_variables(
+    spec: ContainerSpec, node: NodeFacts, layout: ContainerPaths
+) -> Mapping[str, str]:
     """On machines with GPUs a task sees those of its slots, and none if it has none."""
     gpus = [gpu for gpu in node.gpus if gpu.slot in spec.slot_ids]
     kinds = {gpu.kind for gpu in node.gpus}

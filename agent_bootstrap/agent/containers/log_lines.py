@@ -29,14 +29,14 @@ _MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class OutputLines:
     """Consecutive lines of an output file, up to byte `next_offset`."""
 
     entries: tuple[LogEntry, ...]
     next_offset: int
 
 
-def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
+def read_lines(path: Path, offset: int, *, complete: bool) -> OutputLines:
     """At most 1000 lines from byte `offset` on. `complete`: nobody writes any more, a torn last line is skipped.
 
     A master that was restored from a backup wants lines again that are gone: zeros, which are skipped.
@@ -44,13 +44,13 @@ def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Lines((), offset)
+        return OutputLines((), offset)
     try:
         data = os.pread(descriptor, MAX_BATCH_BYTES, offset)
     finally:
         os.close(descriptor)
     if gone := len(data) - len(data.lstrip(b"\0")):
-        return Lines((), offset + gone)
+        return OutputLines((), offset + gone)
     records = data.split(b"\n")
     torn = records.pop()
     taken = records[:MAX_BATCH_LINES]
@@ -58,7 +58,7 @@ def read_lines(path: Path, offset: int, *, complete: bool) -> Lines:
     if complete and not taken:
         consumed = len(torn)
     entries = tuple(entry for record in taken if (entry := parse_record(record)) is not None)
-    return Lines(entries, offset + consumed)
+    return OutputLines(entries, offset + consumed)
 
 
 def parse_record(record: bytes) -> LogEntry | None:

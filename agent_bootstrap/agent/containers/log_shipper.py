@@ -7,8 +7,8 @@ import logging
 from contextlib import suppress
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.log_lines import Lines, read_lines
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.containers.log_lines import OutputLines, read_lines
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.protocol import ChannelClosed, LogBatch
 from windlass.base.clock import Clock
 
@@ -35,7 +35,7 @@ class LogShipper:
         record: ContainerRecord,
         *,
         agent_id: str,
-        link: Link,
+        link: MasterLink,
         clock: Clock,
     ) -> None:
         self._place = place
@@ -116,7 +116,7 @@ class LogShipper:
         is_time = self._clock.monotonic() - self._sent_at >= FLUSH_S
         return self._complete or is_time or not grew or waiting >= BACKLOG_BYTES
 
-    async def _ship(self, lines: Lines) -> None:
+    async def _ship(self, lines: OutputLines) -> None:
         batch = LogBatch(
             container_id=self._record.container_id,
             allocation_id=self._record.allocation_id,

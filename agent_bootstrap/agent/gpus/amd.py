@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.agent.gpus.gpu import Found, Gpu
+from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu
 from agent_bootstrap.protocol import SlotKind
 
 AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--json")
@@ -25,7 +25,7 @@ Ask = Callable[[Sequence[str]], str | None]
 """Standard output of a command; None if there is no such program. Raises OSError, TimeoutExpired."""
 
 
-def amd_gpus(ask: Ask | None = None, pci_devices: Path = PCI_DEVICES) -> Found:
+def amd_gpus(ask: Ask | None = None, pci_devices: Path = PCI_DEVICES) -> FoundGpus:
     """Never raises: what cannot be read becomes a note."""
     ask = ask or _ask
     notes = []
@@ -42,9 +42,9 @@ def amd_gpus(ask: Ask | None = None, pci_devices: Path = PCI_DEVICES) -> Found:
             notes.append(f"{command[0]} did not answer within {QUERY_LIMIT_S:.0f} s")
             continue
         gpus = (_gpu(*card, pci_devices) for card in cards)
-        return Found(gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)))
+        return FoundGpus(gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)))
     absent = "" if notes else "neither amd-smi nor rocm-smi is installed"
-    return Found(notes=tuple(notes), absent=absent)
+    return FoundGpus(notes=tuple(notes), absent=absent)
 
 
 def _ask(command: Sequence[str]) -> str | None:

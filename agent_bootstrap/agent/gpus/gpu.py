@@ -58,7 +58,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundGpus:
     """The GPUs that one vendor's tools show."""
 
     gpus: tuple[Gpu, ...] = ()

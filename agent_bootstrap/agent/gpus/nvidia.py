@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent_bootstrap.agent.gpus.gpu import Found, Gpu, slice_slot
+from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu, slice_slot
 from agent_bootstrap.protocol import SlotKind
 
 MIG_MINORS = Path("/proc/driver/nvidia-caps/mig-minors")
@@ -19,22 +19,22 @@ LOAD_LIMIT_S = 30.0
 _MIG_MINOR = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
 
-def nvidia_gpus(nvml: Any = None, mig_minors: Path = MIG_MINORS) -> Found:
+def nvidia_gpus(nvml: Any = None, mig_minors: Path = MIG_MINORS) -> FoundGpus:
     """Never raises: what cannot be read becomes a note, and the rest works."""
     nvml = nvml or _library()
     if nvml is None:
-        return Found(absent="the package nvidia-ml-py is not installed")
+        return FoundGpus(absent="the package nvidia-ml-py is not installed")
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         missing = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if error.value in missing:
-            return Found(absent=f"NVML: {error}")
-        return Found(notes=(f"NVIDIA GPUs cannot be used: {_words(error)}",))
+            return FoundGpus(absent=f"NVML: {error}")
+        return FoundGpus(notes=(f"NVIDIA GPUs cannot be used: {_words(error)}",))
     try:
         return _Reader(nvml, _minors(mig_minors)).read_all()
     except nvml.NVMLError as error:
-        return Found(notes=(f"NVIDIA GPUs cannot be listed: {_words(error)}",))
+        return FoundGpus(notes=(f"NVIDIA GPUs cannot be listed: {_words(error)}",))
     finally:
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
@@ -57,7 +57,7 @@ class _Reader:
         self._nvml = nvml
         self._mig_minors = mig_minors
 
-    def read_all(self) -> Found:
+    def read_all(self) -> FoundGpus:
         gpus: list[Gpu] = []
         notes = []
         for index in range(self._nvml.nvmlDeviceGetCount()):
@@ -69,7 +69,7 @@ class _Reader:
             if not found:
                 notes.append(f"GPU {index} is in MIG mode and has no slices: it offers no slot")
             gpus += found
-        return Found(gpus=tuple(gpus), notes=tuple(notes))
+        return FoundGpus(gpus=tuple(gpus), notes=tuple(notes))
 
     def _read(self, index: int) -> list[Gpu]:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)

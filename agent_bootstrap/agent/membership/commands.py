@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from agent_bootstrap.agent.command_errors import told_errors
-from agent_bootstrap.agent.membership.join import Service, Wish, join, run_command
+from agent_bootstrap.agent.membership.join import JoinOptions, ServiceMode, join, run_command
 from agent_bootstrap.agent.membership.leave import Farewell, joined_options, leave
 from agent_bootstrap.agent.membership.places import places
 from agent_bootstrap.agent.options import one_token
@@ -92,14 +92,14 @@ def join_command(
         given = _settings(settings or [])
         if agent_id is not None:
             given["agent_id"] = agent_id
-        wish = Wish(
+        wish = JoinOptions(
             url=url,
             places=places(user=user),
             token=_token(token, token_file),
             pool=pool,
             tls=trust.keys(),
             settings=given,
-            service=Service.NONE if no_service or foreground else Service.SYSTEMD,
+            service=ServiceMode.NONE if no_service or foreground else ServiceMode.SYSTEMD,
             wait_s=_length(wait, "--wait").total_seconds(),
         )
         joined = join(wish, _tell)
@@ -107,7 +107,7 @@ def join_command(
     command = run_command(joined.config)
     if as_json:
         typer.echo(json.dumps({**standing.model_dump(), "config": str(joined.config)}))
-    elif wish.service is Service.SYSTEMD:
+    elif wish.service is ServiceMode.SYSTEMD:
         slots = counted(standing.slots, "slot")
         _tell(f"It is connected, with {slots}; it starts again with the machine")
     elif no_service:

@@ -16,7 +16,7 @@ import yaml
 from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.master_trust import BY_OPTIONS
 from agent_bootstrap.agent.membership.master_calls import AgentStatus, MasterCalls
-from agent_bootstrap.agent.membership.places import Places
+from agent_bootstrap.agent.membership.places import AgentPaths
 from agent_bootstrap.agent.membership.systemd import ServiceError, Systemd
 from agent_bootstrap.agent.option_layers import read_file
 from agent_bootstrap.agent.options import AgentOptions, parse_options
@@ -28,24 +28,24 @@ POLL_S = 0.3
 Say = Callable[[str], None]
 
 
-class Service(StrEnum):
+class ServiceMode(StrEnum):
     SYSTEMD = "systemd"
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class JoinOptions:
     """What was asked for."""
 
     url: str
-    places: Places
+    places: AgentPaths
     token: str = field(default="", repr=False)
     pool: str = ""
     tls: Mapping[str, Any] = field(default_factory=dict)
     """Keys of `security.tls`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of agent.yaml."""
-    service: Service = Service.SYSTEMD
+    service: ServiceMode = ServiceMode.SYSTEMD
     wait_s: float = 60.0
 
 
@@ -57,10 +57,10 @@ class Joined:
     hint: str = ""
 
 
-def join(wish: Wish, say: Say, *, systemd: Systemd | None = None) -> Joined:
+def join(wish: JoinOptions, say: Say, *, systemd: Systemd | None = None) -> Joined:
     """Raises InvalidConfig, MasterUnreachable, MasterRefused, Conflict, ServiceError, OSError."""
     service = systemd or Systemd(wish.places)
-    if wish.service is Service.SYSTEMD and (problem := service.problem()):
+    if wish.service is ServiceMode.SYSTEMD and (problem := service.problem()):
         raise ServiceError(
             f"systemd cannot run the agent here ({problem}): give --no-service, and run it by other means"
         )
@@ -76,7 +76,7 @@ def join(wish: Wish, say: Say, *, systemd: Systemd | None = None) -> Joined:
             _write(wish.places.config, wanted)
         say(f"Agent {standing.agent_id} has joined pool {standing.pool} of {options.url}")
         joined = Joined(standing=standing, options=parse_options(wanted), config=wish.places.config)
-        if wish.service is Service.NONE:
+        if wish.service is ServiceMode.NONE:
             return joined
         service.install(run_command(wish.places.config), restart=changed and bool(before))
         standing = _until_connected(master, service, since=began, wait_s=wish.wait_s)
@@ -93,7 +93,7 @@ def run_command(config: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "agent_bootstrap.agent", "--config-file", str(config)]
 
 
-def _document(wish: Wish, before: Mapping[str, Any]) -> dict[str, Any]:
+def _document(wish: JoinOptions, before: Mapping[str, Any]) -> dict[str, Any]:
     """agent.yaml as it is to be: what an operator wrote stays. Raises Conflict for one of another master."""
     url = wish.url.rstrip("/")
     joined_to = before.get("master_url") or before.get("master_host")

@@ -16,7 +16,7 @@ from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerDi
 from agent_bootstrap.agent.credential import CREDENTIAL_FILE, load_or_create
 from agent_bootstrap.agent.machine import REMEMBERED
 from agent_bootstrap.agent.membership.master_calls import MasterCalls, MasterRefused
-from agent_bootstrap.agent.membership.places import Places
+from agent_bootstrap.agent.membership.places import AgentPaths
 from agent_bootstrap.agent.membership.systemd import Systemd
 from agent_bootstrap.agent.metadata.tasks import PORT_FILE
 from agent_bootstrap.agent.option_layers import load_options
@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Farewell:
-    places: Places
+    places: AgentPaths
     grace: timedelta
     """How long tasks may take to leave."""
     force: bool = False
@@ -53,7 +53,7 @@ class Farewell:
     """Do not ask the master: it is gone, or has forgotten the agent."""
 
 
-def joined_options(places: Places) -> AgentOptions:
+def joined_options(places: AgentPaths) -> AgentOptions:
     """Raises InvalidConfig."""
     return load_options(places.config).options
 

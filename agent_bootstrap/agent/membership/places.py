@@ -15,7 +15,7 @@ UNIT = "windlass-agent.service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class AgentPaths:
     config: Path
     """agent.yaml"""
     work_dir: Path
@@ -25,18 +25,18 @@ class Places:
     """Its unit is one of the user's own systemd."""
 
 
-def places(*, user: bool | None = None) -> Places:
+def places(*, user: bool | None = None) -> AgentPaths:
     """Those of root, or of who asks; `user`: of who asks, also if that is root."""
     is_user = os.geteuid() != 0 if user is None else user
     if not is_user:
-        return Places(
+        return AgentPaths(
             config=Path("/etc/windlass/agent.yaml"),
             work_dir=default_work_dir(),
             unit=Path("/etc/systemd/system") / UNIT,
             is_user=False,
         )
     config = platformdirs.user_config_path()
-    return Places(
+    return AgentPaths(
         config=config / "windlass" / "agent.yaml",
         work_dir=platformdirs.user_state_path("windlass") / "agent",
         unit=config / "systemd" / "user" / UNIT,

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from agent_bootstrap.agent.membership.places import UNIT, Places
+from agent_bootstrap.agent.membership.places import UNIT, AgentPaths
 from windlass.base.errors import WindlassError
 from windlass.base.files import write_atomic
 
@@ -55,7 +55,11 @@ class Systemd:
     """One unit. Every call may be repeated."""
 
     def __init__(
-        self, places: Places, *, environ: Mapping[str, str] | None = None, run: Run = subprocess.run
+        self,
+        places: AgentPaths,
+        *,
+        environ: Mapping[str, str] | None = None,
+        run: Run = subprocess.run,
     ) -> None:
         self._places = places
         self._run = run

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from agent_bootstrap.agent.metadata.credentials import AwsRole, GoogleAccount, NoRole
-from agent_bootstrap.agent.metadata.http1 import Reply
+from agent_bootstrap.agent.metadata.http1 import HttpReply
 from windlass.base.clock import Clock
 from windlass.base.json_types import JsonMapping
 
@@ -78,7 +78,7 @@ class Broker:
         self._is_running = is_running
         self._rates = Rates(clock)
 
-    async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> Reply:
+    async def answer(self, method: str, target: str, headers: Mapping[str, str]) -> HttpReply:
         """`headers`: names in lower case."""
         if method != "GET":
             return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered")
@@ -94,7 +94,7 @@ class Broker:
             words = f"the metadata service of this machine gives no credentials: {error}"
             return refusal(HTTPStatus.SERVICE_UNAVAILABLE, words)
 
-    async def _aws(self, role: AwsRole, path: str, headers: Mapping[str, str]) -> Reply:
+    async def _aws(self, role: AwsRole, path: str, headers: Mapping[str, str]) -> HttpReply:
         if path != AWS_PATH:
             return refusal(HTTPStatus.NOT_FOUND, f"only {AWS_PATH} is answered")
         token = headers.get("authorization", "")
@@ -102,7 +102,7 @@ class Broker:
 
     async def _google(
         self, account: GoogleAccount, path: str, query: str, headers: Mapping[str, str]
-    ) -> Reply:
+    ) -> HttpReply:
         if headers.get("metadata-flavor") != "Google":
             return refusal(HTTPStatus.FORBIDDEN, "the header Metadata-Flavor: Google is missing")
         if path == "/":  # SDKs look whether this is a machine of Google
@@ -125,7 +125,7 @@ class Broker:
                 return _text(await account.project())
         return refusal(HTTPStatus.NOT_FOUND, "tasks get credentials for storage, nothing else")
 
-    def _refused(self, token: str) -> Reply | None:
+    def _refused(self, token: str) -> HttpReply | None:
         container_id = self._tokens.container(token)
         if container_id is None:
             return refusal(HTTPStatus.FORBIDDEN, "not the token of a task of this machine")
@@ -137,16 +137,18 @@ class Broker:
         return None
 
 
-def refusal(status: int, words: str) -> Reply:
-    return Reply(int(status), json.dumps({"message": words}).encode(), _headers("application/json"))
+def refusal(status: int, words: str) -> HttpReply:
+    return HttpReply(
+        int(status), json.dumps({"message": words}).encode(), _headers("application/json")
+    )
 
 
-def _json(document: JsonMapping) -> Reply:
-    return Reply(200, json.dumps(document).encode(), _headers("application/json"))
+def _json(document: JsonMapping) -> HttpReply:
+    return HttpReply(200, json.dumps(document).encode(), _headers("application/json"))
 
 
-def _text(text: str) -> Reply:
-    return Reply(200, text.encode(), _headers("application/text"))
+def _text(text: str) -> HttpReply:
+    return HttpReply(200, text.encode(), _headers("application/text"))
 
 
 def _headers(kind: str) -> dict[str, str]:

@@ -52,7 +52,7 @@ def closable_address(url: str) -> str | None:
     return None if address.is_loopback else str(address)
 
 
-class Closing:
+class MetadataRules:
     """All raise CannotClose."""
 
     def __init__(self, address: str) -> None:

@@ -18,7 +18,7 @@ Only root and who has NET_BIND_SERVICE can have them."""
 MAX_BYTES = 256 * 1024
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str] = {}
@@ -30,7 +30,7 @@ class Reply(NamedTuple):
 
 async def ask(
     url: str, *, method: str = "GET", headers: Mapping[str, str], timeout_s: float
-) -> Reply:
+) -> HttpReply:
     """Raises OSError. No proxy of the environment is asked: the service is on this machine."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -79,7 +79,7 @@ def _bind(connection: socket.socket) -> None:
     raise OSError(errno.EADDRINUSE, f"ports {PORTS[0]} to {PORTS[-1]} are all in use")
 
 
-async def _reply(protocol: h11.Connection, reader: asyncio.StreamReader) -> Reply:
+async def _reply(protocol: h11.Connection, reader: asyncio.StreamReader) -> HttpReply:
     status, headers, body = 0, {}, bytearray()
     while True:
         event = protocol.next_event()
@@ -93,6 +93,6 @@ async def _reply(protocol: h11.Connection, reader: asyncio.StreamReader) -> Repl
             if len(body) > MAX_BYTES:
                 raise OSError(f"the answer has more than {MAX_BYTES} bytes")
         elif isinstance(event, h11.EndOfMessage):
-            return Reply(status, bytes(body), headers)
+            return HttpReply(status, bytes(body), headers)
         elif isinstance(event, h11.ConnectionClosed):
             raise OSError("the connection ended before the answer")

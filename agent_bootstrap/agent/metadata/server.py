@@ -15,7 +15,7 @@ from typing import NamedTuple
 import h11
 
 from agent_bootstrap.agent.metadata.broker import refusal
-from agent_bootstrap.agent.metadata.http1 import Reply
+from agent_bootstrap.agent.metadata.http1 import HttpReply
 
 MAX_CONNECTIONS = 512
 MAX_OF_ONE_USER = 128
@@ -28,7 +28,7 @@ MAX_HEAD = 16 * 1024
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[str, str, Mapping[str, str]], Awaitable[Reply]]
+Answer = Callable[[str, str, Mapping[str, str]], Awaitable[HttpReply]]
 """Of method, target, and headers with names in lower case."""
 TABLE = Path("/proc/net/tcp")
 CLOSED = "06"
@@ -37,7 +37,7 @@ CLOSED = "06"
 Address = tuple[str, int]
 
 
-class Connection(NamedTuple):
+class SocketOwner(NamedTuple):
     local: str
     remote: str
     uid: int
@@ -117,19 +117,19 @@ async def _request(protocol: h11.Connection, reader: asyncio.StreamReader) -> h1
         protocol.receive_data(await reader.read(MAX_HEAD))
 
 
-async def _send(protocol: h11.Connection, writer: asyncio.StreamWriter, reply: Reply) -> None:
-    own = [("Content-Length", str(len(reply.body))), ("Connection", "close")]
+async def _send(protocol: h11.Connection, writer: asyncio.StreamWriter, reply: HttpReply) -> None:
+    own = [("Content-Length", str(len(reply.body))), ("SocketOwner", "close")]
     head = h11.Response(status_code=reply.status, headers=[*reply.headers.items(), *own])
     writer.write(protocol.send(head) or b"")
     writer.write(protocol.send(h11.Data(data=reply.body)) or b"")
     await writer.drain()
 
 
-def connections(table: str) -> Iterator[Connection]:
+def connections(table: str) -> Iterator[SocketOwner]:
     for line in table.splitlines()[1:]:
         fields = line.split()
         if fields[3] != CLOSED:
-            yield Connection(fields[1], fields[2], int(fields[7]))
+            yield SocketOwner(fields[1], fields[2], int(fields[7]))
 
 
 def held_by_owner_of(peer: Address, ours: Address, table: str) -> int:

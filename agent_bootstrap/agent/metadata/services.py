@@ -6,7 +6,7 @@ import json
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from agent_bootstrap.agent.metadata.http1 import Reply, ask
+from agent_bootstrap.agent.metadata.http1 import HttpReply, ask
 
 TIMEOUT_S = 5.0
 SESSION_S = 21_600
@@ -83,7 +83,7 @@ class GceService:
         text = await self.get("instance/service-accounts/default/token", scopes=scopes)
         return None if text is None else _document(text)
 
-    async def _ask(self, path: str, query: dict[str, str], wait_s: int = 0) -> Reply:
+    async def _ask(self, path: str, query: dict[str, str], wait_s: int = 0) -> HttpReply:
         words = f"?{urlencode(query)}" if query else ""
         return await ask(
             f"{self._url}/computeMetadata/v1/{path}{words}",
@@ -92,7 +92,7 @@ class GceService:
         )
 
 
-def _text(reply: Reply) -> str | None:
+def _text(reply: HttpReply) -> str | None:
     if reply.status == 404:
         return None
     if reply.status != 200:

@@ -15,7 +15,7 @@ from agent_bootstrap.agent.metadata.broker import AWS_PATH, Broker, TaskTokens
 from agent_bootstrap.agent.metadata.closing import (
     BRIDGE_ADDRESS,
     CannotClose,
-    Closing,
+    MetadataRules,
     closable_address,
 )
 from agent_bootstrap.agent.metadata.credentials import AwsRole, GoogleAccount
@@ -67,7 +67,7 @@ class MetadataOfTasks:
         self._server: LocalServer | None = None
         self._port = 0
         self._has_bridge = False
-        self._closing: Closing | None = None
+        self._closing: MetadataRules | None = None
         self._problem = ""
 
     def notes(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class MetadataOfTasks:
             return
         address = closable_address(self._url)
         if address is not None:
-            self._closing = Closing(address)
+            self._closing = MetadataRules(address)
             try:
                 await self._closing.close()
             except CannotClose as error:

@@ -33,7 +33,7 @@ Leave = Callable[[datetime, str], Awaitable[None]]
 """This machine goes then, for that reason. May be told the same again."""
 
 
-class Notice(NamedTuple):
+class CloudNotice(NamedTuple):
     at: datetime
     reason: str
 
@@ -52,7 +52,7 @@ async def watch(cloud: Cloud, url: str, leave: Leave, *, has_gpus: bool) -> None
         )
 
 
-async def ec2_notices(service: Ec2Service) -> list[Notice]:
+async def ec2_notices(service: Ec2Service) -> list[CloudNotice]:
     """What EC2 says now. Raises OSError."""
     interruption = await service.get("spot/instance-action")
     maintenance = await service.get("events/maintenance/scheduled")
@@ -92,7 +92,7 @@ async def _follow(
     service: GceService,
     path: str,
     silence: _Silence,
-    notice_of: Callable[[str, datetime], Notice | None],
+    notice_of: Callable[[str, datetime], CloudNotice | None],
     leave: Leave,
 ) -> None:
     etag = ""
@@ -114,32 +114,34 @@ async def _follow(
         await asyncio.sleep(pause_s)
 
 
-def _preempted(text: str, now: datetime) -> Notice | None:
+def _preempted(text: str, now: datetime) -> CloudNotice | None:
     if text.upper() != "TRUE":
         return None
-    return Notice(now + timedelta(seconds=PREEMPTION_S), "spot interruption: preempted by Google")
+    return CloudNotice(
+        now + timedelta(seconds=PREEMPTION_S), "spot interruption: preempted by Google"
+    )
 
 
-def _maintenance_of(*, has_gpus: bool) -> Callable[[str, datetime], Notice | None]:
+def _maintenance_of(*, has_gpus: bool) -> Callable[[str, datetime], CloudNotice | None]:
     seconds = GCE_GPU_MAINTENANCE_S if has_gpus else GCE_MAINTENANCE_S
 
-    def notice(text: str, now: datetime) -> Notice | None:
+    def notice(text: str, now: datetime) -> CloudNotice | None:
         """Machines of ours are never moved: they end."""
         if text in ("", "NONE"):
             return None
-        return Notice(now + timedelta(seconds=seconds), f"maintenance by Google: {text}")
+        return CloudNotice(now + timedelta(seconds=seconds), f"maintenance by Google: {text}")
 
     return notice
 
 
-def _interruption(text: str) -> Iterator[Notice]:
+def _interruption(text: str) -> Iterator[CloudNotice]:
     with suppress(ValueError, KeyError, TypeError):
         said = json.loads(text)
         at = datetime.fromisoformat(said["time"])
-        yield Notice(at=at.astimezone(UTC), reason=f"spot interruption: {said['action']}")
+        yield CloudNotice(at=at.astimezone(UTC), reason=f"spot interruption: {said['action']}")
 
 
-def _ec2_maintenance(text: str) -> Iterator[Notice]:
+def _ec2_maintenance(text: str) -> Iterator[CloudNotice]:
     """Reboots, too: the work of a machine ends with its boot."""
     with suppress(ValueError, TypeError):
         for event in json.loads(text):
@@ -147,4 +149,4 @@ def _ec2_maintenance(text: str) -> Iterator[Notice]:
                 if event["State"] != "active":
                     continue
                 at = datetime.strptime(event["NotBefore"], _MAINTENANCE_TIME).replace(tzinfo=UTC)
-                yield Notice(at=at, reason=f"maintenance by AWS: {event['Code']}")
+                yield CloudNotice(at=at, reason=f"maintenance by AWS: {event['Code']}")

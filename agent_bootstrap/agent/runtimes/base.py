@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 
 OnPull = Callable[[bool], None]
@@ -44,7 +44,7 @@ class Runtime(Protocol):
         ...
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, on_pull: OnPull = ignored
     ) -> bool:
         """Start it. True once its first process runs; False: it ended before, `wait` says how. Raises StartRefused."""
         ...

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
-from agent_bootstrap.container_options import Limits
+from agent_bootstrap.container_options import ContainerLimits
 from agent_bootstrap.supervisor import cgroup
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -35,7 +35,7 @@ class Cgroups:
     absent: str = "nobody looked for one"
     """Why there is no base."""
 
-    def make(self, name: str, limits: Limits) -> Path | None:
+    def make(self, name: str, limits: ContainerLimits) -> Path | None:
         """Of one task. Raises OSError. None: there are no groups here."""
         if self.base is None:
             return None
@@ -55,7 +55,7 @@ class Cgroups:
 
 
 def limited(
-    place: ContainerDir, limits: Limits, cgroups: Cgroups, *, own_user: bool
+    place: ContainerDir, limits: ContainerLimits, cgroups: Cgroups, *, own_user: bool
 ) -> dict[str, Any]:
     """Keys of the specification. Without a group the supervisor watches the memory; what then has no effect is said in
     the task's log. Raises OSError."""
@@ -73,7 +73,7 @@ def limited(
     }
 
 
-def _values(limits: Limits) -> dict[str, str]:
+def _values(limits: ContainerLimits) -> dict[str, str]:
     found = {"pids.max": str(limits.pids or MAX_PIDS), "memory.oom.group": "1"}
     if limits.memory_bytes is not None:
         found["memory.max"] = str(limits.memory_bytes)
@@ -124,7 +124,7 @@ def _enabled(group: Path) -> set[str]:
     return {word.lstrip("+") for word in (group / "cgroup.subtree_control").read_text().split()}
 
 
-def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
+def task_limits(limits: ContainerLimits, *, own_user: bool) -> dict[str, int]:
     """Resource limits by name. No core files: the machine's handler for them runs outside, as root.
 
     `own_user`: the task is alone in its user namespace. Elsewhere NPROC counts what others run as the same user, and a
@@ -134,7 +134,7 @@ def task_limits(limits: Limits, *, own_user: bool) -> dict[str, int]:
     return {"CORE": 0, "NPROC": min(wanted or MAX_PIDS, _most_processes())}
 
 
-def without_effect(limits: Limits, *, own_user: bool) -> list[str]:
+def without_effect(limits: ContainerLimits, *, own_user: bool) -> list[str]:
     """Those that need a cgroup."""
     values: dict[str, float | None] = {"cpus": limits.cpus}
     values |= {} if own_user else {"pids": limits.pids}

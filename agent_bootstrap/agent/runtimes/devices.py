@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, SlotKind
 
@@ -28,7 +28,7 @@ ANY = {
 FOLDERS = ("/dev", "/dev/dri", "/dev/nvidia-caps")
 
 
-def task_gpus(spec: ContainerSpec, node: Node) -> list[Gpu]:
+def task_gpus(spec: ContainerSpec, node: NodeFacts) -> list[Gpu]:
     return [gpu for gpu in node.gpus if gpu.slot in spec.slot_ids]
 
 

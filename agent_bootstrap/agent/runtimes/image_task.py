@@ -26,8 +26,8 @@ from agent_bootstrap.agent.containers.environment import (
     RUN_DIR,
     TMP_DIR,
     TOOLS_DIR,
-    Layout,
-    Node,
+    ContainerPaths,
+    NodeFacts,
     device_variables,
     image_environment,
 )
@@ -82,7 +82,7 @@ class ImageTask:
 def prepare_image_task(
     place: ContainerDir,
     spec: ContainerSpec,
-    node: Node,
+    node: NodeFacts,
     rules: HostPaths,
     *,
     who: OsUser,
@@ -100,11 +100,11 @@ def prepare_image_task(
         agent = own_identity()
         # An engine that is not root maps whoever is inside to the agent.
         task = who if agent.uid == 0 else agent
-        laid = lay_out(Layout(place, True), spec, node, rules, agent=agent, task=task)
+        laid = lay_out(ContainerPaths(place, True), spec, node, rules, agent=agent, task=task)
         home = laid.work_dir if _is_own(laid) else DEFAULT_HOME
         files = [*laid.file_binds, *_accounts(place, who, home, accounts)]
         check_targets(laid.user_binds, [*(bind.target for bind in files), OPT_DIR])
-        _make_mount_points(laid, Layout(place, True))
+        _make_mount_points(laid, ContainerPaths(place, True))
         variables = _limit_gpus(place, spec, node) if shares_gpus else {}
         seen = None if shares_gpus else _gpus(spec, node)
         _write_start(place, laid, node, home, {"variables": variables, "gpus": seen})
@@ -163,7 +163,7 @@ def _accounts(
     return [Bind(source=str(copy), target=path, read_only=True) for copy, path in copies]
 
 
-def _make_mount_points(laid: LaidOut, layout: Layout) -> None:
+def _make_mount_points(laid: LaidOut, layout: ContainerPaths) -> None:
     """In the task's own tree, so that they belong to its user and not to whoever runs the engine."""
     for bind in laid.user_binds:
         point = layout.on_host(bind.target)
@@ -176,14 +176,14 @@ def _make_mount_points(laid: LaidOut, layout: Layout) -> None:
             point.touch()
 
 
-def _limit_gpus(place: ContainerDir, spec: ContainerSpec, node: Node) -> dict[str, str]:
+def _limit_gpus(place: ContainerDir, spec: ContainerSpec, node: NodeFacts) -> dict[str, str]:
     """As for a process: by variables, and by an nvidia-smi of ours. Empty: the machine has none."""
     write_gpu_tools(place.rundet / "bin", node.gpus, task_gpus(spec, node))
-    return dict(device_variables(spec, node, Layout(place, True)))
+    return dict(device_variables(spec, node, ContainerPaths(place, True)))
 
 
 def _write_start(
-    place: ContainerDir, laid: LaidOut, node: Node, home: str, gpus: Mapping[str, Any]
+    place: ContainerDir, laid: LaidOut, node: NodeFacts, home: str, gpus: Mapping[str, Any]
 ) -> None:
     spec = laid.spec
     if not spec.entrypoint:
@@ -206,7 +206,7 @@ def _write_start(
     write_atomic(folder / "task.json", json.dumps(document).encode())
 
 
-def _gpus(spec: ContainerSpec, node: Node) -> list[str] | None:
+def _gpus(spec: ContainerSpec, node: NodeFacts) -> list[str] | None:
     """What it has to see inside, and nothing else. None: the machine has none that could show up."""
     known = [slot for slot in node.slots if slot.kind is SlotKind.CUDA]
     return [slot.uuid for slot in known if slot.id in spec.slot_ids] if known else None

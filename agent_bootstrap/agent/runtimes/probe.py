@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR, Isolation
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.bind_rules import HostPaths
@@ -96,7 +96,7 @@ def _try(way: Isolation, work_dir: Path) -> str:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-_NODE = Node(master_url="http://localhost", agent_id="probe", cluster_id="", master_id="")
+_NODE = NodeFacts(master_url="http://localhost", agent_id="probe", cluster_id="", master_id="")
 
 
 def _run(directory: Path) -> str:

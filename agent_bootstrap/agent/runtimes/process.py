@@ -18,17 +18,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.runtimes.base import OnPull, ignored
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
-from agent_bootstrap.agent.runtimes.setup import Setup, Start, killed_early
+from agent_bootstrap.agent.runtimes.setup import ContainerStart, Setup, killed_early
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from agent_bootstrap.supervisor.protocol import KILL_SIGNAL
 from windlass.base.processes import (
     LOOK_S,
-    Handle,
+    ProcessHandle,
     ProcessName,
     boot_id,
     is_running,
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 class _Supervised:
     """A supervisor that runs, started by this agent or by one before it."""
 
-    handle: Handle
+    handle: ProcessHandle
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     look: asyncio.TimerHandle | None = None
     """The next one, where the kernel does not tell of its end."""
@@ -81,7 +81,7 @@ class ProcessSetup:
         return self._isolation.kind
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, start: ContainerStart
     ) -> None:
         await asyncio.to_thread(prepare, place, spec, node, self._ground)
 
@@ -130,13 +130,13 @@ class ProcessRuntime:
         return self._setup.isolation
 
     async def start(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, on_pull: OnPull = ignored
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, on_pull: OnPull = ignored
     ) -> bool:
         killed = self._preparing[place.path] = asyncio.Event()
         if place.path in self._killed:
             killed.set()
         try:
-            start = Start(killed=killed, on_pull=on_pull)
+            start = ContainerStart(killed=killed, on_pull=on_pull)
             await self._setup.prepare(place, spec, node, start)
         finally:
             del self._preparing[place.path]
@@ -161,7 +161,7 @@ class ProcessRuntime:
             return False
         pid = int(str(who["pid"]))
         try:
-            handle = Handle(pid)
+            handle = ProcessHandle(pid)
         except ProcessLookupError:
             return False
         if not is_running(ProcessName(pid, int(str(who["start_time"])), str(who["boot_id"]))):
@@ -257,7 +257,7 @@ class ProcessRuntime:
     def _adopt(self, place: ContainerDir, pid: int) -> None:
         """Our own child: it stays a zombie until `_ended` reaps it, so the number cannot have been reused."""
         try:
-            self._watch(place, _Supervised(Handle(pid)))
+            self._watch(place, _Supervised(ProcessHandle(pid)))
         except OSError:  # out of descriptors: what cannot be watched must not run
             os.kill(pid, signal.SIGKILL)
             raise

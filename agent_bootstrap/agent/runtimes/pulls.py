@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.image_names import same_registry
 from agent_bootstrap.agent.runtimes.task_lines import Say
-from agent_bootstrap.protocol import ExitFailure, Login
+from agent_bootstrap.protocol import ExitFailure, RegistryCredentials
 
 FULL_DISK = ("no space left", "disk quota exceeded")
 REFUSED = ("unauthorized", "authentication required", "denied", "forbidden", "invalid username")
@@ -39,7 +39,9 @@ def says(problem: str, words: Sequence[str]) -> bool:
     return any(word in problem.lower() for word in words)
 
 
-def login_for(registry: str, login: Login | None, say: Say) -> Login | None:
+def login_for(
+    registry: str, login: RegistryCredentials | None, say: Say
+) -> RegistryCredentials | None:
     """The task's own, if it is for that registry; else its log says that it is not used."""
     if login is None or not login.server or same_registry(login.server, registry):
         return login

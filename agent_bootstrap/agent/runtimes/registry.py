@@ -11,8 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from agent_bootstrap.agent.containers.environment import Node
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.containers.environment import NodeFacts
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
@@ -36,9 +36,9 @@ class RuntimeSetup:
     options: AgentOptions
     lifeline_fd: int | None = None
     """When it ends, so must everything that was started."""
-    logins: Logins = field(default_factory=lambda: Logins(Link()))
+    logins: Logins = field(default_factory=lambda: Logins(MasterLink()))
     """Where a runtime gets the registry credentials of a task; asked only for a task that has some."""
-    trial_on: Node | None = None
+    trial_on: NodeFacts | None = None
     """What a container is given that is started to see whether one can be. None: none is started."""
 
 

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, Login
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind, RegistryCredentials
 
 KILLED_EARLY = "killed before it was started"
 NO_IMAGE = (
     "the task names no image, and this node runs tasks in containers only: set environment.image, "
     "or task_container_defaults.image in master.yaml"
 )
-LoginOf = Callable[[ContainerSpec], Awaitable[Login | None]]
+LoginOf = Callable[[ContainerSpec], Awaitable[RegistryCredentials | None]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class ContainerStart:
     """One start under way."""
 
     killed: asyncio.Event
@@ -57,7 +57,7 @@ class Setup(Protocol):
     def isolation(self) -> IsolationKind: ...
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, start: ContainerStart
     ) -> None:
         """Everything up to spec.json, for the supervisor. May give up once it is killed. Raises StartRefused."""
         ...
@@ -101,7 +101,7 @@ class ByImage:
         return self._plain.isolation
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, start: ContainerStart
     ) -> None:
         options = spec.options
         way = self._images if options.image and not options.image_is_default else self._plain

@@ -48,7 +48,7 @@ HOMES = ("/home", "/root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class TaskMounts:
     """What one task adds to what every task sees."""
 
     binds: Sequence[Bind] = ()
@@ -65,7 +65,7 @@ class Wishes:
     """Whom it runs as. None: the agent's own user."""
 
 
-def task_mounts(place: ContainerDir, wishes: Wishes) -> list[Mount]:
+def task_mounts(place: ContainerDir, wishes: TaskMounts) -> list[Mount]:
     """The whole root. Raises StartRefused for mounts that cannot be made."""
     made = [
         *_system(),

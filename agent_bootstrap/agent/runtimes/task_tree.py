@@ -21,8 +21,8 @@ from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.containers.environment import (
     CERTIFICATES,
     SHARED_FS,
-    Layout,
-    Node,
+    ContainerPaths,
+    NodeFacts,
     task_environment,
 )
 from agent_bootstrap.agent.containers.mounts import (
@@ -43,7 +43,7 @@ from agent_bootstrap.agent.runtimes.interpreter import choose_python
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.mount_list import Mount, for_spec, staged_sources
 from agent_bootstrap.agent.runtimes.seccomp_filter import compile_filter
-from agent_bootstrap.agent.runtimes.task_root import Wishes, task_mounts
+from agent_bootstrap.agent.runtimes.task_root import TaskMounts, task_mounts
 from agent_bootstrap.bind_rules import HostPaths, resolved
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, FileItem, IsolationKind
@@ -91,15 +91,15 @@ class LaidOut:
     """As the task spells it."""
 
 
-def prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground) -> None:
+def prepare(place: ContainerDir, spec: ContainerSpec, node: NodeFacts, ground: Ground) -> None:
     """Everything up to spec.json. Raises StartRefused. Blocks: files may be large."""
     with refused_in_words():
         _prepare(place, spec, node, ground)
 
 
-def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Ground) -> None:
+def _prepare(place: ContainerDir, spec: ContainerSpec, node: NodeFacts, ground: Ground) -> None:
     isolation = ground.isolation
-    layout = Layout(place, isolation.private_root)
+    layout = ContainerPaths(place, isolation.private_root)
     agent = own_identity()
     who = _identity(spec.options.os_user, agent, isolation)
     python = choose_python(spec, ground.python, ground.prologue, agent=agent, task=who)
@@ -127,7 +127,7 @@ def _prepare(place: ContainerDir, spec: ContainerSpec, node: Node, ground: Groun
         file_binds += python.own_binds
         check_targets(laid.user_binds, [bind.target for bind in file_binds])
         document["mounted"] = identities(laid.user_binds)
-        wishes = Wishes(
+        wishes = TaskMounts(
             binds=_split(laid.user_binds, spec.options.host_paths)[1],
             cluster_binds=_split(laid.user_binds, spec.options.host_paths)[0],
             own_binds=file_binds,
@@ -160,9 +160,9 @@ def refused_in_words() -> Iterator[None]:
 
 
 def lay_out(
-    layout: Layout,
+    layout: ContainerPaths,
     spec: ContainerSpec,
-    node: Node,
+    node: NodeFacts,
     rules: HostPaths,
     *,
     agent: OsUser,
@@ -203,7 +203,7 @@ def _make_storage(binds: Iterable[Bind], *, agent: OsUser, task: OsUser) -> None
             run_as(task, ["mkdir", "-p", "--", bind.source])
 
 
-def _write_certificates(node: Node, layout: Layout) -> None:
+def _write_certificates(node: NodeFacts, layout: ContainerPaths) -> None:
     """Readable for everybody: they are no secret, and the task's user owns the file."""
     path = layout.on_host(CERTIFICATES)
     if path is None or node.certificates in ("", NO_VERIFY):
@@ -259,7 +259,7 @@ def _make_tree(place: ContainerDir, scratch: Path | None) -> None:
         (place.rundet / name).chmod(mode)
 
 
-def _write_file(item: FileItem, layout: Layout) -> Bind | None:
+def _write_file(item: FileItem, layout: ContainerPaths) -> Bind | None:
     """Write one file where the task will find it; a bind, if that is not in the task's own tree."""
     if not item.path.startswith("/") or ".." in item.path.split("/"):
         raise user_error(f"file {item.path}: the path must be absolute and without ..")
@@ -283,7 +283,7 @@ def _make_parents(target: Path, top: Path) -> None:
         parent.mkdir(mode=0o700)
 
 
-def _make_work_dir(work_dir: str, layout: Layout) -> str:
+def _make_work_dir(work_dir: str, layout: ContainerPaths) -> str:
     if not work_dir.startswith("/"):
         raise user_error(f"work_dir {work_dir}: must be an absolute path")
     own = layout.on_host(work_dir)
@@ -292,7 +292,7 @@ def _make_work_dir(work_dir: str, layout: Layout) -> str:
     return layout.seen_by_task(work_dir)
 
 
-def _argv(spec: ContainerSpec, layout: Layout, *, alone: bool) -> list[str]:
+def _argv(spec: ContainerSpec, layout: ContainerPaths, *, alone: bool) -> list[str]:
     """`alone`: variables that are meant for another Python must not reach ours."""
     if not spec.entrypoint:
         raise user_error("the entrypoint is empty")

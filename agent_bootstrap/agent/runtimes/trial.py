@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, remove_tree
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime
 from agent_bootstrap.agent.runtimes.setup import ImageSetup
@@ -83,7 +83,7 @@ def trial_image(root: Path = Path("/")) -> TrialImage:
     return TrialImage(tuple(links), tuple(folders))
 
 
-def why_not(setup: ImageSetup, node: Node, work_dir: Path) -> str:
+def why_not(setup: ImageSetup, node: NodeFacts, work_dir: Path) -> str:
     """Start a container on all slots of the node; what went wrong, empty if nothing did. Blocks."""
     with ThreadPoolExecutor(
         1, thread_name_prefix="trial"
@@ -91,7 +91,7 @@ def why_not(setup: ImageSetup, node: Node, work_dir: Path) -> str:
         return one_line(own.submit(asyncio.run, _try(setup, node, work_dir)).result())
 
 
-async def _try(setup: ImageSetup, node: Node, work_dir: Path) -> str:
+async def _try(setup: ImageSetup, node: NodeFacts, work_dir: Path) -> str:
     image = trial_image()
     place = await asyncio.to_thread(_new_place, work_dir)
     try:
@@ -114,7 +114,7 @@ def _new_place(work_dir: Path) -> ContainerDir:
 
 
 async def _run(
-    runtime: ProcessRuntime, place: ContainerDir, spec: ContainerSpec, node: Node
+    runtime: ProcessRuntime, place: ContainerDir, spec: ContainerSpec, node: NodeFacts
 ) -> str:
     try:
         try:
@@ -132,7 +132,7 @@ async def _run(
     return ended.message or f"it ended with exit code {ended.exit_code}"
 
 
-def _spec(image: TrialImage, place: ContainerDir, node: Node) -> ContainerSpec:
+def _spec(image: TrialImage, place: ContainerDir, node: NodeFacts) -> ContainerSpec:
     name = place.path.name
     return ContainerSpec(
         container_id=name,

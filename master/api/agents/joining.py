@@ -17,7 +17,7 @@ from master.api.replies import Reply, reply
 from master.api.request_models import Body, Time
 from master.api.request_models import Query as Parameters
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from rm_backends.views import AgentStatus, JoinRequest
 from windlass.base.errors import InvalidArgument
 
@@ -96,7 +96,7 @@ def _credential(connection: HTTPConnection) -> str:
     return credential
 
 
-def _reply(api: Api, standing: AgentStatus) -> Reply[AgentStatusReply]:
+def _reply(api: ApiContext, standing: AgentStatus) -> Reply[AgentStatusReply]:
     info = api.services.info
     return reply(
         {

@@ -18,7 +18,7 @@ from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, Word
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.auth.permissions import Action
 from master.store.paging import cut
 from rm_backends.views import AgentView, SlotView
@@ -123,23 +123,23 @@ async def disable_slot(
     return _one_slot(api, view)
 
 
-def _one(api: Api, view: AgentView) -> Reply[AgentReply]:
+def _one(api: ApiContext, view: AgentView) -> Reply[AgentReply]:
     return reply({"agent": agent_json(view, _container_states(api, view))})
 
 
-def _one_slot(api: Api, view: SlotView) -> Reply[SlotReply]:
+def _one_slot(api: ApiContext, view: SlotView) -> Reply[SlotReply]:
     ids = () if view.allocation_id is None else (view.allocation_id,)
     states = container_states(api.services.allocations.open_states(ids).values())
     return reply({"slot": slot_json(view, states)})
 
 
-def _container_states(api: Api, *agents: AgentView) -> Mapping[str, ContainerState]:
+def _container_states(api: ApiContext, *agents: AgentView) -> Mapping[str, ContainerState]:
     """Of what these agents run: the cluster may run thousands of containers more."""
     ids = {id_ for agent in agents for id_ in agent.containers.values()}
     return container_states(api.services.allocations.open_states(ids).values())
 
 
-def _slot(api: Api, agent_id: str, slot_id: str) -> SlotView:
+def _slot(api: ApiContext, agent_id: str, slot_id: str) -> SlotView:
     """By its id as the API writes it. Raises NotFound, for the agent or for the slot."""
     for slot in api.services.cluster.agent(agent_id).slots:
         if str(slot.id) == slot_id:

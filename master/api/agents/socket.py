@@ -29,7 +29,7 @@ MAX_CLOSE_BYTES = 123
 router = APIRouter()
 
 
-class SocketStream:
+class AcceptedWebSocket:
     """A `channels.streams.Stream` over an accepted WebSocket: binary frames, of any length."""
 
     def __init__(self, socket: WebSocket) -> None:
@@ -111,7 +111,7 @@ async def streams(socket: WebSocket, api: TheApi, agent_id: str = "") -> None:
         return
     await socket.accept()
     note_known(socket.scope)
-    await carried.serve(SocketStream(socket), agent_id)
+    await carried.serve(AcceptedWebSocket(socket), agent_id)
 
 
 @router.websocket(AGENTS)

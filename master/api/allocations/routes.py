@@ -14,7 +14,7 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.values import Timestamp, time
 from master.auth.permissions import Action
 from windlass.base.json_types import JsonObject
@@ -141,7 +141,7 @@ async def waiting(allocation_id: str, api: TheApi) -> Reply[Empty]:
     return reply()
 
 
-def _require_running(allocation_id: str, api: Api) -> None:
+def _require_running(allocation_id: str, api: ApiContext) -> None:
     """For what changes nothing here: the allocation must still run."""
     api.services.allocations.state(allocation_id)
 

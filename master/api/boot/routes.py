@@ -34,7 +34,7 @@ class InstancePath(Parameters):
     """As its provider calls it."""
 
 
-class Stage(InstancePath):
+class BootReport(InstancePath):
     stage: Id
 
 
@@ -68,7 +68,9 @@ async def wheel(
 
 @router.post("/stage")
 @public
-async def tell(request: Request, query: Annotated[Stage, Query()], api: TheApi) -> Reply[Empty]:
+async def tell(
+    request: Request, query: Annotated[BootReport, Query()], api: TheApi
+) -> Reply[Empty]:
     """How far the boot is. The body is text: a line for users, and another for operators, which may be secret."""
     said = (await request.body())[:MAX_DETAIL_BYTES].decode("utf-8", "replace")
     token = token_in(request.scope["headers"])

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from master.api.access import Caller, Visible
 from master.api.errors import Stopping, error_response, status_of
-from master.api.held import Closing, WhileWanted
+from master.api.held import ServerStop, WhileWanted
 from master.api.permits import VISIBLE, permit
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
@@ -29,16 +29,16 @@ log = structlog.get_logger(__name__)
 router = APIRouter(route_class=ApiRoute, tags=["checkpoints"])
 
 
-class Kind(NamedTuple):
+class ArchiveKind(NamedTuple):
     format: Format
     media_type: str
     suffix: str
 
 
-TAR = Kind("tar", "application/x-tar", "tar")
+TAR = ArchiveKind("tar", "application/x-tar", "tar")
 KINDS = {
-    "application/gzip": Kind("tar.gz", "application/gzip", "tar.gz"),
-    "application/zip": Kind("zip", "application/zip", "zip"),
+    "application/gzip": ArchiveKind("tar.gz", "application/gzip", "tar.gz"),
+    "application/zip": ArchiveKind("zip", "application/zip", "zip"),
     "application/x-tar": TAR,
     "application/*": TAR,
     "*/*": TAR,
@@ -88,7 +88,7 @@ async def download(
     )
 
 
-def _kind(accept: str) -> Kind:
+def _kind(accept: str) -> ArchiveKind:
     """The first that we have, in the order of the header."""
     for part in accept.split(","):
         kind = KINDS.get(part.partition(";")[0].strip().lower())
@@ -112,9 +112,9 @@ class ArchiveReply(Response):
         self,
         opened: Callable[[], AbstractAsyncContextManager[Archive]],
         uuid: str,
-        kind: Kind,
+        kind: ArchiveKind,
         *,
-        closing: Closing,
+        closing: ServerStop,
     ) -> None:
         self.status_code = 200
         self.background = None

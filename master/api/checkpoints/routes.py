@@ -29,7 +29,7 @@ from master.api.request_models import (
     Word,
 )
 from master.api.routing import ApiRequest, ApiRoute, parse
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
@@ -82,7 +82,7 @@ _KEYS: dict[str, Callable[[CheckpointKey], Any]] = {
 }
 
 
-class Report(Body):
+class ReportCheckpoint(Body):
     uuid: Annotated[Text, Field(min_length=1, max_length=200)]
     task_id: Text = ""
     allocation_id: Text | None = None
@@ -95,7 +95,7 @@ class Report(Body):
 
 @router.post("/api/v1/checkpoints")
 @permit(Action.REPORT, IN_BODY)
-async def report(body: Report, principal: Caller, api: TheApi) -> Reply[Empty]:
+async def report(body: ReportCheckpoint, principal: Caller, api: TheApi) -> Reply[Empty]:
     target = await task_target(api, body.task_id, principal)
     if body.allocation_id:
         if body.allocation_id.rpartition(".")[0] != body.task_id:
@@ -166,13 +166,13 @@ async def set_metadata(
 Uuids = Annotated[tuple[Text, ...], Field(max_length=MAX_CHECKPOINTS)]
 
 
-class Delete(Body):
+class DeleteCheckpoints(Body):
     checkpoint_uuids: Uuids = ()
 
 
 @router.delete("/api/v1/checkpoints")
 @permit(Action.DELETE_EXPERIMENT, IN_BODY)
-async def delete(body: Delete, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
+async def delete(body: DeleteCheckpoints, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
     await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
     tasks = await api.services.checkpoints.delete(body.checkpoint_uuids, by=principal)
     return reply({"taskIds": tasks})
@@ -193,7 +193,7 @@ async def remove_files(body: RemoveFiles, principal: Caller, api: TheApi) -> Rep
     return reply({"taskIds": tasks})
 
 
-async def _require(api: Api, by: Principal, action: Action, uuids: Sequence[str]) -> None:
+async def _require(api: ApiContext, by: Principal, action: Action, uuids: Sequence[str]) -> None:
     for target in await api.owners.checkpoints(list(uuids)):
         require(api, by, action, target)
 
@@ -239,7 +239,7 @@ def _states(query: ListCheckpoints) -> list[str]:
 
 
 async def _list(
-    api: Api,
+    api: ApiContext,
     visible: Visibility,
     keys: Sequence[CheckpointKey],
     query: ListCheckpoints,
@@ -266,7 +266,7 @@ async def _list(
 
 
 async def _by_metric(
-    api: Api, keys: Sequence[CheckpointKey], metric: str, descending: bool
+    api: ApiContext, keys: Sequence[CheckpointKey], metric: str, descending: bool
 ) -> list[CheckpointKey]:
     """Those that have the metric, then the others in order of time."""
     averages = await api.reads.metrics.averages_at(_places(keys))
@@ -282,7 +282,7 @@ async def _by_metric(
 
 
 async def _with_metrics(
-    api: Api, rows: Sequence[CheckpointRow], visible: Visibility
+    api: ApiContext, rows: Sequence[CheckpointRow], visible: Visibility
 ) -> list[replies.Checkpoint]:
     averages = await api.reads.metrics.averages_at(_places([row.checkpoint for row in rows]))
     secrets = api.services.storage_secrets

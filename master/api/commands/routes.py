@@ -24,7 +24,7 @@ from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, interactive_t
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.values import finite
 from master.auth.permissions import Action
 from master.core.expconf.secrets import masked
@@ -154,12 +154,12 @@ async def set_priority(
     return reply({"command": await _command_json(api, command_id, visible)})
 
 
-async def _command_json(api: Api, command_id: str, visible: Visibility) -> Command:
+async def _command_json(api: ApiContext, command_id: str, visible: Visibility) -> Command:
     """One command. Raises NotFound."""
     return _json(api, await api.reads.interactive.task(command_id, visible, type_=KIND))
 
 
-def _json(api: Api, row: InteractiveRow) -> Command:
+def _json(api: ApiContext, row: InteractiveRow) -> Command:
     live = api.services.tasks.live(row.task.id)
     if live is None:
         return wire.command(row, None)

@@ -13,7 +13,7 @@ from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.tasks import state
 from master.tasks.interactive_queries import InteractiveRow
-from master.tasks.service import Checked
+from master.tasks.service import CheckedTask
 
 _STATES: Mapping[AllocationPhase, TaskState] = {
     AllocationPhase.PENDING: TaskState.QUEUED,
@@ -52,7 +52,7 @@ def command(
     }
 
 
-def preview(checked: Checked, owner: Principal, workspace_id: int) -> Command:
+def preview(checked: CheckedTask, owner: Principal, workspace_id: int) -> Command:
     """The reply to "preview": every key that the client needs, and no command."""
     return {
         "id": "",

@@ -15,7 +15,7 @@ from master.api.permits import experiment, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import RowId, Text
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
@@ -140,7 +140,7 @@ async def remove_label(
     )
 
 
-async def _job_of(api: Api, experiment_id: int, visible: Visibility) -> str:
+async def _job_of(api: ApiContext, experiment_id: int, visible: Visibility) -> str:
     """Raises InvalidState unless the experiment lives: the resources of one that has ended are history."""
     live = api.services.experiments.live(experiment_id)
     if live is None or live.state.phase.is_terminal:

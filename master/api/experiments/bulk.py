@@ -15,7 +15,7 @@ from master.api.permits import IN_BODY, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import MAX_ID, Body, Int32, Text
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
@@ -33,7 +33,7 @@ MAX_EXPERIMENTS = 10_000
 ANY_PROJECT = -1
 ProjectId = Annotated[int, Path(ge=ANY_PROJECT, le=MAX_ID)]
 """-1 and 0: any."""
-Act = Callable[[Api, int, Principal], Awaitable[None]]
+Act = Callable[[ApiContext, int, Principal], Awaitable[None]]
 
 
 class Filters(Body):
@@ -137,7 +137,7 @@ for _name, (_action, _act) in ACTS.items():
 
 
 async def _found(
-    api: Api, body: SomeExperiments, project_id: int, visible: Visibility
+    api: ApiContext, body: SomeExperiments, project_id: int, visible: Visibility
 ) -> Sequence[tuple[int, bool]]:
     """Experiments, each with whether it is there for the caller."""
     page = Page(limit=MAX_EXPERIMENTS)
@@ -147,7 +147,9 @@ async def _found(
     return [(id_, id_ in known) for id_ in asked]
 
 
-async def _tried(api: Api, by: Principal, action: Action, act: Act, experiment_id: int) -> str:
+async def _tried(
+    api: ApiContext, by: Principal, action: Action, act: Act, experiment_id: int
+) -> str:
     """Why it could not be done; empty if it was."""
     try:
         require(api, by, action, await experiment_target(api, experiment_id))

@@ -34,14 +34,14 @@ from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.trials.replies import TrialsReply
 from master.api.trials.routes import trials_json
 from master.api.values import finite
 from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
-from master.experiments.admission import Checked
+from master.experiments.admission import CheckedExperiment
 from master.experiments.creation import Created, NewExperiment
 from master.experiments.live import LiveExperiment
 from master.experiments.queries import ExperimentFilter, ExperimentRow
@@ -94,7 +94,7 @@ async def create(
 
 
 def _created(
-    experiment: Experiment, config: JsonObject | None, checked: Checked | Created
+    experiment: Experiment, config: JsonObject | None, checked: CheckedExperiment | Created
 ) -> Reply[CreatedExperimentReply]:
     return reply(
         {
@@ -189,7 +189,7 @@ async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Re
     return reply({"metric": finite(trial.searcher_metric)})
 
 
-async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> Experiment:
+async def experiment_json(api: ApiContext, experiment_id: int, visible: Visibility) -> Experiment:
     """One experiment in full. Raises NotFound."""
     row = await api.reads.experiments.experiment(experiment_id, visible)
     live = api.services.experiments.live(experiment_id)
@@ -204,7 +204,7 @@ async def experiment_json(api: Api, experiment_id: int, visible: Visibility) -> 
     )
 
 
-async def _best_trial(api: Api, row: ExperimentRow) -> Trial | None:
+async def _best_trial(api: ApiContext, row: ExperimentRow) -> Trial | None:
     return await api.reads.experiments.best_trial(
         row.experiment.id, smaller_is_better=_smaller_is_better(row)
     )
@@ -215,7 +215,7 @@ def _smaller_is_better(row: ExperimentRow) -> bool:
     return bool(searcher.get("smaller_is_better", True))
 
 
-async def _best(api: Api, rows: Sequence[ExperimentRow]) -> dict[int, float | None]:
+async def _best(api: ApiContext, rows: Sequence[ExperimentRow]) -> dict[int, float | None]:
     """experiment -> its best searcher metric."""
     extremes = await api.reads.experiments.best_metrics([row.experiment.id for row in rows])
     return {
@@ -225,14 +225,14 @@ async def _best(api: Api, rows: Sequence[ExperimentRow]) -> dict[int, float | No
     }
 
 
-def _waiting(api: Api, live: LiveExperiment | None) -> Reason | None:
+def _waiting(api: ApiContext, live: LiveExperiment | None) -> Reason | None:
     """Why the experiment's first waiting trial waits."""
     if live is None:
         return None
     return api.services.experiments.first_waiting_reason(live.waiting_trials())
 
 
-def _job_summary(api: Api, live: LiveExperiment) -> JobSummary | None:
+def _job_summary(api: ApiContext, live: LiveExperiment) -> JobSummary | None:
     if live.state.phase.is_terminal:
         return None
     queued = api.services.jobs.in_queue(live.state.job_id)

@@ -24,7 +24,7 @@ from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.jobs.changes import JobUpdate
@@ -131,7 +131,9 @@ async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[Explanati
     return reply(wire.explanation(explained, jobs.waiting_reason(explained.queued)))
 
 
-async def _page(query: ListJobs, visible: Visibility, api: Api, *, named: bool) -> Paged[Job]:
+async def _page(
+    query: ListJobs, visible: Visibility, api: ApiContext, *, named: bool
+) -> Paged[Job]:
     """Ours in the order of the queue, then those that others have where the pool submits to a batch system.
 
     `named`: these with their names and users.

@@ -16,15 +16,15 @@ from master.api.access import Caller, Visible, require
 from master.api.logs import replies
 from master.api.logs.wire import task_log, trial_log
 from master.api.permits import IN_BODY, VISIBLE, permit
-from master.api.replies import Document, Empty, Lines, Reply, reply
+from master.api.replies import Document, Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.targets import task_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
-from master.logs.rows import LogQuery, LogRow, TaskLog
+from master.logs.rows import LogQuery, LogRow, TaskLine
 from rm_backends.base import Container
 from windlass.base.errors import InvalidArgument
 
@@ -70,7 +70,7 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
     for line in body.logs:
         container = sender.container(line.container_id)
         lines.append(
-            TaskLog(
+            TaskLine(
                 task_id=task_id,
                 timestamp=line.timestamp or now,
                 log=line.log,
@@ -91,7 +91,7 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
     return reply()
 
 
-def _by_container(lines: Sequence[TaskLog]) -> dict[str, list[str]]:
+def _by_container(lines: Sequence[TaskLine]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in lines:
         if line.container_id is not None:
@@ -121,7 +121,7 @@ class _Sender:
         return found
 
 
-def _sender(api: Api, principal: Principal) -> _Sender:
+def _sender(api: ApiContext, principal: Principal) -> _Sender:
     if principal.allocation_id is None:
         return _Sender("user")
     state = api.services.allocations.state(principal.allocation_id)
@@ -174,7 +174,7 @@ Filters = Annotated[ReadLogs, Query()]
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(
     trial_id: RowId, query: Filters, visible: Visible, by: Caller, api: TheApi
-) -> Lines[replies.TrialLog]:
+) -> JsonLines[replies.TrialLog]:
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
     wanted = query.of_task(task_id, by.user_id)
@@ -185,7 +185,7 @@ async def of_trial(
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_task(
     task_id: str, query: Filters, visible: Visible, by: Caller, api: TheApi
-) -> Lines[replies.TaskLog]:
+) -> JsonLines[replies.TaskLog]:
     row = await api.reads.tasks.task(task_id, visible)
     trial_id = row.trial_id
     over = partial(_command_over, api, task_id)
@@ -195,16 +195,16 @@ async def of_task(
 
 
 def _stream(
-    api: Api,
+    api: ApiContext,
     query: ReadLogs,
     wanted: LogQuery,
     over: Wait,
     shape: Callable[[LogRow], R],
-) -> Lines[R]:
+) -> JsonLines[R]:
     if not query.follow:
-        return Lines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
+        return JsonLines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
     pages = _followed(api, wanted, over)
-    return Lines(_shaped(pages, shape), api.closing, eager=False)
+    return JsonLines(_shaped(pages, shape), api.closing, eager=False)
 
 
 async def _shaped(
@@ -216,7 +216,7 @@ async def _shaped(
 
 
 async def _followed(
-    api: Api, query: LogQuery, over: Wait
+    api: ApiContext, query: LogQuery, over: Wait
 ) -> AsyncGenerator[Sequence[LogRow], None]:
     """Lines as they come, until the task has ended and no more come."""
     ended = asyncio.Event()
@@ -236,14 +236,14 @@ async def _followed(
             await watching
 
 
-async def _trial_over(api: Api, trial_id: int) -> None:
+async def _trial_over(api: ApiContext, trial_id: int) -> None:
     """Returns when the trial is over."""
     live = api.services.experiments.live_of_trial(trial_id)
     if live is not None:
         await live.wait_until(lambda _: live.trial(trial_id).phase.is_terminal)
 
 
-async def _command_over(api: Api, task_id: str) -> None:
+async def _command_over(api: ApiContext, task_id: str) -> None:
     """Returns when the command is over; at once for a task of any other kind, which lives no more."""
     live = api.services.tasks.live(task_id)
     if live is not None:

@@ -12,15 +12,15 @@ from pydantic import Field
 from master.api.access import Visible
 from master.api.metrics.replies import MetricsReport, MetricsReports, ReportedMetrics
 from master.api.permits import VISIBLE, permit, trial
-from master.api.replies import Empty, Lines, Reply, reply
+from master.api.replies import Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.values import finite, time
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
-from master.experiments.metrics import TRAINING, VALIDATION, Report
+from master.experiments.metrics import TRAINING, VALIDATION, PostedMetrics
 from master.store.tables import Metric
 from windlass.base.errors import InvalidArgument
 
@@ -78,7 +78,7 @@ async def report(
 ) -> Reply[Empty]:
     batches = body.metrics.metrics.batch_metrics
     await api.services.reports.metrics(
-        Report(
+        PostedMetrics(
             trial_id=trial_id,
             run_id=body.metrics.trial_run_id,
             group=body.group,
@@ -101,7 +101,7 @@ Trials = Annotated[OfTrials, Query()]
 
 @router.get("/api/v1/trials/metrics/trial_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
+async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> JsonLines[MetricsReports]:
     if not query.group:
         raise InvalidArgument("group: must be given")
     return await _stream(api, visible, query.trial_ids, query.group)
@@ -109,27 +109,31 @@ async def any_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[Met
 
 @router.get("/api/v1/trials/metrics/training_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def training_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
+async def training_metrics(
+    query: Trials, visible: Visible, api: TheApi
+) -> JsonLines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, TRAINING)
 
 
 @router.get("/api/v1/trials/metrics/validation_metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def validation_metrics(query: Trials, visible: Visible, api: TheApi) -> Lines[MetricsReports]:
+async def validation_metrics(
+    query: Trials, visible: Visible, api: TheApi
+) -> JsonLines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, VALIDATION)
 
 
 async def _stream(
-    api: Api, visible: Visibility, trial_ids: Sequence[int], group: str
-) -> Lines[MetricsReports]:
+    api: ApiContext, visible: Visibility, trial_ids: Sequence[int], group: str
+) -> JsonLines[MetricsReports]:
     if not trial_ids:
         raise InvalidArgument("trialIds: must name at least one trial")
     await api.reads.experiments.require_trials(trial_ids, visible)
-    return Lines(_items(api, trial_ids, group), api.closing)
+    return JsonLines(_items(api, trial_ids, group), api.closing)
 
 
 async def _items(
-    api: Api, trial_ids: Sequence[int], group: str
+    api: ApiContext, trial_ids: Sequence[int], group: str
 ) -> AsyncGenerator[Sequence[MetricsReports], None]:
     async with aclosing(api.reads.metrics.pages(trial_ids, group)) as pages:
         async for rows in pages:

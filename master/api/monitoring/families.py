@@ -22,13 +22,13 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from master.core.reasons import ReasonKind
-from provisioner.fleet.counters import BOUNDS_S, Durations, Tally
+from provisioner.fleet.counters import BOUNDS_S, Durations, FleetCounters
 from provisioner.types import CostView, InstanceView
 from rm_backends.views import AgentView, PoolView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveExperiment:
+class ExperimentLabels:
     id: int
     job_id: str
     labels: Sequence[str] = ()
@@ -42,10 +42,10 @@ class Picture:
     agents: Sequence[AgentView] = ()
     waiting: Mapping[tuple[str, ReasonKind], int] = field(default_factory=dict)
     """Pool, why -> requests."""
-    experiments: Sequence[LiveExperiment] = ()
+    experiments: Sequence[ExperimentLabels] = ()
     instances: Sequence[InstanceView] = ()
     cost: CostView | None = None
-    tally: Tally | None = None
+    tally: FleetCounters | None = None
 
 
 _NOT_THERE = frozenset({"asking", "accepted", "cancelling"})
@@ -141,7 +141,7 @@ def _fleet(picture: Picture) -> Iterator[Metric]:
         yield spent
 
 
-def _done(tally: Tally) -> Iterator[Metric]:
+def _done(tally: FleetCounters) -> Iterator[Metric]:
     launched = CounterMetricFamily(
         "windlass_launched_instances", "Machines launched", labels=("pool", "market")
     )

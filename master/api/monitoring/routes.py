@@ -14,11 +14,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from typing_extensions import TypedDict
 
 from master.api.access import Visible
-from master.api.monitoring.families import LiveExperiment, Picture, own, page, published
+from master.api.monitoring.families import ExperimentLabels, Picture, own, page, published
 from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.windlass.wire import GONE
 from master.auth.permissions import Action
 from master.core.reasons import ReasonKind
@@ -88,12 +88,12 @@ PlatformCollector(registry=_PROCESS)
 GCCollector(registry=_PROCESS)
 
 
-def _require(api: Api) -> None:
+def _require(api: ApiContext) -> None:
     if not api.services.config.observability.enable_prometheus:
         raise NotFound("page", "prometheus", ": observability.enable_prometheus is false")
 
 
-async def _picture(api: Api, visible: Visibility) -> Picture:
+async def _picture(api: ApiContext, visible: Visibility) -> Picture:
     services = api.services
     waiting: Counter[tuple[str, ReasonKind]] = Counter()
     pools = services.cluster.pools_view()
@@ -108,7 +108,7 @@ async def _picture(api: Api, visible: Visibility) -> Picture:
         agents=services.cluster.agents(),
         waiting=waiting,
         experiments=[
-            LiveExperiment(id=e.id, job_id=e.job_id, labels=tuple(e.config.labels))
+            ExperimentLabels(id=e.id, job_id=e.job_id, labels=tuple(e.config.labels))
             for e in live
             if services.jobs.is_visible(e.job_id, visible)
         ],

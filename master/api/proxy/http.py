@@ -14,7 +14,7 @@ from master.api.proxy.headers import Header, from_task, to_task
 MAX_HEAD_BYTES = 256 * 1024
 
 
-class NoAnswer(Exception):
+class NoTaskAnswer(Exception):
     """The task did not answer, or not in HTTP. Says why; nothing was sent to the client."""
 
 
@@ -29,7 +29,7 @@ async def exchange(scope: Scope, receive: Receive, send: Send, stream: Stream) -
         head = task.send(_request(scope))
         await stream.write(head or b"")
     except (h11.LocalProtocolError, OSError) as error:
-        raise NoAnswer(str(error)) from None
+        raise NoTaskAnswer(str(error)) from None
     sending = asyncio.create_task(_send_body(task, receive, stream))
     try:
         await _pass_answer(task, stream, send)
@@ -85,4 +85,4 @@ async def _pass_answer(task: h11.Connection, stream: Stream, send: Send) -> None
             elif not isinstance(event, h11.InformationalResponse):
                 raise ConnectionError("it closed the connection without an answer")
     except (h11.RemoteProtocolError, OSError) as error:
-        raise (CutShort if started else NoAnswer)(str(error)) from None
+        raise (CutShort if started else NoTaskAnswer)(str(error)) from None

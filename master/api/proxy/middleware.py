@@ -15,20 +15,20 @@ from master.api.errors import (
     INVALID,
     NOT_FOUND,
     STATUS_OF_CODE,
-    Status,
+    ErrorStatus,
     answer_socket,
     error_response,
     status_of,
 )
 from master.api.middleware import PROXY
-from master.api.proxy.http import CutShort, NoAnswer, exchange
-from master.api.proxy.services import Service, admit, find
+from master.api.proxy.http import CutShort, NoTaskAnswer, exchange
+from master.api.proxy.services import ProxiedService, admit, find
 from master.api.proxy.websockets import Bridge, to_tcp
-from master.api.services import Api
+from master.api.services import ApiContext
 from windlass.base.errors import NotFound, Unauthenticated, WindlassError
 
 LOGIN = "/det/login"
-BAD_GATEWAY = Status(502, 14, "Unavailable")
+BAD_GATEWAY = ErrorStatus(502, 14, "Unavailable")
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class Proxy:
         if scope["type"] == "lifespan" or not scope["path"].startswith(PROXY):
             await self._app(scope, receive, send)
             return
-        api = cast("Api", scope["app"].state.api)
+        api = cast("ApiContext", scope["app"].state.api)
         name = scope["path"].removeprefix(PROXY).partition("/")[0]
         try:
             service = find(api, name)
@@ -65,7 +65,9 @@ class Proxy:
         await _carry(api, service, scope, receive, send)
 
 
-async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+async def _carry(
+    api: ApiContext, service: ProxiedService, scope: Scope, receive: Receive, send: Send
+) -> None:
     stream: Stream | None = None
     try:
         stream = await api.services.streams.open(
@@ -81,7 +83,7 @@ async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, sen
             await to_tcp(receive, send, stream)
         else:
             await Bridge(scope, receive, send, stream).run()
-    except (NoAnswer, OSError) as error:
+    except (NoTaskAnswer, OSError) as error:
         await _refuse(scope, receive, send, BAD_GATEWAY, f"{service.name} does not answer: {error}")
     except CutShort as error:
         # Returning without an end makes the server close the connection, so that nobody takes a part for the whole.
@@ -92,7 +94,9 @@ async def _carry(api: Api, service: Service, scope: Scope, receive: Receive, sen
             stream.close()
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send, status: Status, message: str) -> None:
+async def _refuse(
+    scope: Scope, receive: Receive, send: Send, status: ErrorStatus, message: str
+) -> None:
     response = error_response(status, message)
     if scope["type"] == "websocket":
         await answer_socket(response, scope, receive, send)

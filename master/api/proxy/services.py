@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent_bootstrap.container_options import ProxyPort
-from master.api.services import Api
+from master.api.services import ApiContext
 from master.auth.permissions import Action, Target, allowed
 from master.auth.principal import Principal
 from windlass.base.errors import NotFound, Unauthenticated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ProxiedService:
     name: str
     """`<task id>` for what a task of its kind serves, `<task id>:<port>` for a port that its user asked for."""
     agent_id: str
@@ -24,12 +24,12 @@ class Service:
     note_activity: Callable[[], None]
 
 
-def find(api: Api, name: str) -> Service:
+def find(api: ApiContext, name: str) -> ProxiedService:
     """Raises NotFound: it is over, it does not run yet, or there never was one."""
     task_id, _, port = name.partition(":")
     served = api.services.allocations.served(task_id)
     if served is not None and port in served.ports:
-        return Service(
+        return ProxiedService(
             name=name,
             agent_id=served.container.agent_id,
             container_id=served.container.container_id,
@@ -46,7 +46,7 @@ def find(api: Api, name: str) -> Service:
     raise NotFound("service", name)
 
 
-def admit(api: Api, service: Service, token: str) -> Principal | None:
+def admit(api: ApiContext, service: ProxiedService, token: str) -> Principal | None:
     """Who asks; None where the service asks that itself. Raises Unauthenticated; NotFound for what they may not see."""
     if service.port.unauthenticated:
         return None

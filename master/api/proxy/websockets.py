@@ -17,7 +17,7 @@ from websockets.uri import parse_uri
 
 from agent_bootstrap.channels.streams import Stream
 from master.api.proxy.headers import from_task, to_task
-from master.api.proxy.http import NoAnswer
+from master.api.proxy.http import NoTaskAnswer
 
 NORMAL, GOING_AWAY, INTERNAL = 1000, 1001, 1011
 MAX_CLOSE_BYTES = 123
@@ -143,12 +143,12 @@ class Bridge:
             while not (events := self._task.events_received()):
                 data = await self._stream.read()
                 if not data:
-                    raise NoAnswer("it closed the connection without an answer")
+                    raise NoTaskAnswer("it closed the connection without an answer")
                 self._task.receive_data(data)
         except OSError as error:
-            raise NoAnswer(str(error)) from None
+            raise NoTaskAnswer(str(error)) from None
         if self._task.handshake_exc is not None:
-            raise NoAnswer(_why(self._task.handshake_exc, events[0]))
+            raise NoTaskAnswer(_why(self._task.handshake_exc, events[0]))
         answer = events[0]
         headers = [
             (name, value)

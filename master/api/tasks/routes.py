@@ -11,7 +11,7 @@ from master.api.experiments.replies import FilesReply
 from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.tasks import wire
 from master.api.tasks.replies import AllocationSummary, LiveTasksReply, OldSummary, TaskReply
 from master.auth.permissions import Action
@@ -51,7 +51,7 @@ async def list_live_for_old_scripts(visible: Visible, api: TheApi) -> Reply[dict
     )
 
 
-def _summaries(api: Api, visible: Visibility) -> dict[str, AllocationSummary]:
+def _summaries(api: ApiContext, visible: Visibility) -> dict[str, AllocationSummary]:
     """By id of the allocation."""
     cluster = api.services.cluster
     by_id = {agent.id: agent for agent in cluster.agents()}

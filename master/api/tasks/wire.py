@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerProgress
 from master.allocations.persistence import allocation_from_document
-from master.allocations.service import Served, service_name
+from master.allocations.service import ServedPorts, service_name
 from master.api.agents.wire import device
 from master.api.enums import TaskState, TaskType
 from master.api.tasks import replies
@@ -86,7 +86,7 @@ def allocation_summary(
     entry: QueueEntry | None,
     agents: Mapping[str, AgentView],
     *,
-    served: Served | None,
+    served: ServedPorts | None,
     scheduler: str,
     priority: int,
 ) -> AllocationSummary:
@@ -105,7 +105,7 @@ def allocation_summary(
     }
 
 
-def _proxy_ports(task_id: str, served: Served | None) -> list[replies.ProxyPortConfig]:
+def _proxy_ports(task_id: str, served: ServedPorts | None) -> list[replies.ProxyPortConfig]:
     return [
         {
             "serviceId": service_name(task_id, name),
@@ -144,7 +144,7 @@ def old_summary(summary: AllocationSummary) -> OldSummary:
 
 
 def _resources(
-    allocation_id: str, state: ContainerState, agents: Mapping[str, AgentView]
+    allocation_id: str, state: ContainerProgress, agents: Mapping[str, AgentView]
 ) -> Resources:
     container = state.container
     agent = agents.get(container.agent_id)

@@ -14,7 +14,7 @@ from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, RowId, Text, Word
 from master.api.routing import ApiRoute, HotRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.trials import wire
 from master.api.trials.replies import Trial, TrialReply, Workload, WorkloadsReply
 from master.auth.permissions import Action
@@ -111,7 +111,7 @@ async def runner_metadata(
     return reply()
 
 
-async def trials_json(api: Api, rows: Sequence[TrialRow]) -> list[Trial]:
+async def trials_json(api: ApiContext, rows: Sequence[TrialRow]) -> list[Trial]:
     """Trials in full, with one query for each kind of thing they refer to."""
     trials = [row.trial for row in rows]
     ids = {id_ for t in trials for id_ in (t.best_validation_id, t.latest_validation_id)}
@@ -145,12 +145,12 @@ async def trials_json(api: Api, rows: Sequence[TrialRow]) -> list[Trial]:
     return items
 
 
-def _waiting(api: Api, live: LiveExperiment | None, request_id: str) -> Reason | None:
+def _waiting(api: ApiContext, live: LiveExperiment | None, request_id: str) -> Reason | None:
     trial = live.state.trials.get(request_id) if live is not None else None
     return None if trial is None else api.services.experiments.waiting_reason(trial)
 
 
-async def _workloads(api: Api, trial_id: int, query: ListWorkloads) -> list[Workload]:
+async def _workloads(api: ApiContext, trial_id: int, query: ListWorkloads) -> list[Workload]:
     """Each with exactly one of training, validation and checkpoint, in order of steps and time."""
     items: list[Workload] = []
     groups = _groups(query)

@@ -17,7 +17,7 @@ from master.api.permits import CLUSTER, permit, user
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, RowId, Text, Word, empty_is_unset
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.users.replies import UserReply, UsersReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
@@ -158,7 +158,7 @@ async def patch(
     return reply({"user": user_json(await _patched(api, user_id, body, principal))})
 
 
-async def _patched(api: Api, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
+async def _patched(api: ApiContext, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
     auth = api.services.auth
     user = auth.user(user_id)
     if body.display_name is not None:

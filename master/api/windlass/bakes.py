@@ -13,7 +13,7 @@ from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Text
 from master.api.routing import ApiRoute
-from master.api.services import Api, Bakes, TheApi
+from master.api.services import ApiContext, ImageBakes, TheApi
 from master.api.values import Timestamp, epoch
 from master.auth.permissions import Action
 from provisioner.capacity.offer_views import offer_id
@@ -88,7 +88,7 @@ async def cancel_bake(bake_id: str, principal: Caller, api: TheApi) -> Reply[Bak
     return reply({"bake": _bake(await _bakery(api).cancel(bake_id, by=principal))})
 
 
-def _bakery(api: Api) -> Bakes:
+def _bakery(api: ApiContext) -> ImageBakes:
     provisioner = api.services.provisioner
     if provisioner is None:
         raise Conflict("the cluster has no elastic pool: there are no machines to make images of")

@@ -14,7 +14,7 @@ from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
-from master.costs.lines import By
+from master.costs.lines import GroupBy
 from master.costs.reports import CostSum, experiment_cost, summed
 from master.experiments.state import Phase
 from provisioner.money.lifetimes import CostKind
@@ -37,7 +37,7 @@ class CostRow(TypedDict):
 
 
 class CostsReply(TypedDict):
-    by: By
+    by: GroupBy
     month: str
     """2026-11, in UTC; empty: all months."""
     rows: list[CostRow]
@@ -62,12 +62,12 @@ MonthQuery = Annotated[
 @router.get("/fleet/costs")
 @permit(Action.VIEW_CLUSTER, VISIBLE)
 async def costs(
-    visible: Visible, api: TheApi, by: By = By.POOL, month: MonthQuery = None
+    visible: Visible, api: TheApi, by: GroupBy = GroupBy.POOL, month: MonthQuery = None
 ) -> Reply[CostsReply]:
     """By default of the current month. Sums by month are of all months."""
     services = api.services
     which = month or month_of(services.clock.now().timestamp())
-    every = which == "all" or by is By.MONTH
+    every = which == "all" or by is GroupBy.MONTH
     lines = await services.books.lines(None if every else which, by=by)
     users = {user.id: user.username for user in services.auth.users()}
     sums = summed(

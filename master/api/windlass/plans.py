@@ -15,7 +15,7 @@ from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.values import WaitingReason, reason
 from master.api.windlass.elsewhere import Refuge, elsewhere
 from master.auth.permissions import Action
@@ -32,7 +32,7 @@ from windlass.base.errors import InvalidArgument
 router = APIRouter(prefix="/api/v1/windlass/fleet/plan", route_class=ApiRoute, tags=["windlass"])
 
 
-class Outcome(StrEnum):
+class PlanOutcome(StrEnum):
     STARTS = "starts"
     """On free slots."""
     LAUNCHES = "launches"
@@ -55,7 +55,7 @@ class FallBack(TypedDict):
     pool: str
     afterS: float
     """How long its own pool must have been unable to."""
-    outcome: Outcome
+    outcome: PlanOutcome
 
 
 class AskedRuns(TypedDict):
@@ -64,7 +64,7 @@ class AskedRuns(TypedDict):
     pool: str
     slots: int
     runs: int
-    outcome: Outcome
+    outcome: PlanOutcome
     """In their own pool."""
     reason: WaitingReason | None
     fallBack: FallBack | None
@@ -148,7 +148,9 @@ async def plan_for(body: PlanRequest, principal: Caller, api: TheApi) -> Reply[P
     return reply(await _plan(api, await _requests(api, body, principal)))
 
 
-async def _requests(api: Api, body: PlanRequest, by: Principal) -> Sequence[AllocationRequest]:
+async def _requests(
+    api: ApiContext, body: PlanRequest, by: Principal
+) -> Sequence[AllocationRequest]:
     if (body.command is None) is not bool(body.experiment):
         raise InvalidArgument("give the configuration of an experiment, or that of a command")
     if body.command is None:
@@ -157,7 +159,7 @@ async def _requests(api: Api, body: PlanRequest, by: Principal) -> Sequence[Allo
     return [await api.services.tasks.would_request(new, by=by)]
 
 
-async def _plan(api: Api, requests: Sequence[AllocationRequest]) -> PlanReply:
+async def _plan(api: ApiContext, requests: Sequence[AllocationRequest]) -> PlanReply:
     services = api.services
     foreseen = await services.foreseer.foresee(requests) if requests else {}
     gangs = {id_: each.gang for id_, each in foreseen.items() if each.gang is not None}
@@ -204,21 +206,21 @@ def _fate(
     foreseen: Mapping[str, Foreseen],
     reasons: Mapping[str, Reason],
     bought: Collection[str],
-) -> tuple[Outcome, Reason | None]:
+) -> tuple[PlanOutcome, Reason | None]:
     """In its own pool; and why it waits, if it does."""
     known = foreseen.get(request.allocation_id)
     if known is None:
-        return Outcome.WAITS, _OTHERS
+        return PlanOutcome.WAITS, _OTHERS
     if known.starts:
-        return Outcome.STARTS, None
+        return PlanOutcome.STARTS, None
     if request.allocation_id in bought:
-        return Outcome.LAUNCHES, None
-    return Outcome.WAITS, reasons.get(request.allocation_id) or known.reason or _OTHERS
+        return PlanOutcome.LAUNCHES, None
+    return PlanOutcome.WAITS, reasons.get(request.allocation_id) or known.reason or _OTHERS
 
 
 def _asked(
     requests: Sequence[AllocationRequest],
-    fates: Mapping[str, tuple[Outcome, Reason | None]],
+    fates: Mapping[str, tuple[PlanOutcome, Reason | None]],
     refuges: Mapping[str, Refuge],
 ) -> list[AskedRuns]:
     counts = Counter(
@@ -239,7 +241,7 @@ def _asked(
 
 
 def _fall_back(refuge: Refuge) -> FallBack:
-    outcome = Outcome.STARTS if refuge.starts else Outcome.LAUNCHES
+    outcome = PlanOutcome.STARTS if refuge.starts else PlanOutcome.LAUNCHES
     return {"pool": refuge.pool, "afterS": refuge.after_s, "outcome": outcome}
 
 

@@ -9,7 +9,7 @@ from master.api.permits import CLUSTER, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
-from master.api.services import Api, TheApi
+from master.api.services import ApiContext, TheApi
 from master.api.values import finite, reason, time
 from master.api.windlass.replies import (
     FleetReply,
@@ -133,14 +133,14 @@ async def allocation_reason(id: str, api: TheApi) -> Reply[ReasonReply]:
     return reply({"reason": reason(api.services.allocations.rm.explain(id))})
 
 
-def _instances(api: Api) -> list[InstanceView]:
+def _instances(api: ApiContext) -> list[InstanceView]:
     """Those that exist."""
     provisioner = api.services.provisioner
     views = provisioner.instances() if provisioner is not None else ()
     return [view for view in views if view.state != GONE]
 
 
-def _pool(api: Api, view: PoolView, visible: Visibility) -> Pool:
+def _pool(api: ApiContext, view: PoolView, visible: Visibility) -> Pool:
     launching = [
         instance
         for instance in _instances(api)

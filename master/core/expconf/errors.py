@@ -48,7 +48,7 @@ _LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     """One complaint. `eventually` marks a missing key that a partial document may lack."""
 
     line: str
@@ -58,14 +58,14 @@ class Problem:
         object.__setattr__(self, "line", clipped(self.line, _LONGEST_LINE))
 
 
-def explain(error: ValidationError, model: type[BaseModel], *, root: str) -> list[Problem]:
+def explain(error: ValidationError, model: type[BaseModel], *, root: str) -> list[ConfigProblem]:
     """Every problem of one validation of `model`, sorted by line."""
-    found: dict[str, Problem] = {}
+    found: dict[str, ConfigProblem] = {}
     item_gaps: dict[str, list[str]] = {}
     for detail in error.errors(include_url=False):
         if len(found) + len(item_gaps) == MAX_PROBLEMS:
             line = f"{root}: {error.error_count()} problems; the first {MAX_PROBLEMS} are shown"
-            found[line] = Problem(line)
+            found[line] = ConfigProblem(line)
             break
         at = tuple(part for part in detail["loc"])
         if detail["type"] == _MISSING and _is_item(model, at[:-1]):
@@ -75,7 +75,7 @@ def explain(error: ValidationError, model: type[BaseModel], *, root: str) -> lis
         found[problem.line] = problem
     for where, keys in item_gaps.items():
         line = f"{where}: missing properties: {', '.join(keys)}"
-        found[line] = Problem(line)
+        found[line] = ConfigProblem(line)
     return [found[line] for line in sorted(found)]
 
 
@@ -117,38 +117,40 @@ def nearest(key: str, known: Sequence[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
-def _problem(detail: ErrorDetails, model: type[BaseModel], root: str) -> Problem:
+def _problem(detail: ErrorDetails, model: type[BaseModel], root: str) -> ConfigProblem:
     kind, at = detail["type"], detail["loc"]
     if kind == "extra_forbidden":
         owner = _model_at(model, at[:-1])
         known = (
             sorted(info.alias or name for name, info in owner.model_fields.items()) if owner else []
         )
-        return Problem(unknown_key(path(root, at[:-1]), str(at[-1]), known))
+        return ConfigProblem(unknown_key(path(root, at[:-1]), str(at[-1]), known))
     if kind == _MISSING:
-        return Problem(f"{path(root, at[:-1])}: {at[-1]} is a required property", eventually=True)
+        return ConfigProblem(
+            f"{path(root, at[:-1])}: {at[-1]} is a required property", eventually=True
+        )
     if kind.startswith(NO_MEMBER):
         return _no_member(detail, path(root, at))
-    return Problem(f"{path(root, at)}: {_message(detail, model)}")
+    return ConfigProblem(f"{path(root, at)}: {_message(detail, model)}")
 
 
-def _no_member(detail: ErrorDetails, where: str) -> Problem:
+def _no_member(detail: ErrorDetails, where: str) -> ConfigProblem:
     key, given = detail["type"].removeprefix(NO_MEMBER), detail["input"]
     names_one = detail["msg"].startswith("must be one of ")
     if key and not isinstance(given, dict):
         written = f' "{clipped(given, _LONGEST_NAME)}"' if isinstance(given, str) else ""
         rule = f": its {key} {detail['msg']}" if names_one else ""
-        return Problem(
+        return ConfigProblem(
             f"{where}: expected object or null, but got {json_kind(given)}{written}{rule}"
         )
     if key and given.get(key) is None:
-        return Problem(f"{where}: {key} is a required property", eventually=True)
+        return ConfigProblem(f"{where}: {key} is a required property", eventually=True)
     if key and names_one:
         wrong = clipped(str(given[key]), _LONGEST_NAME)
-        return Problem(f'{where}.{key}: {detail["msg"]}, not "{wrong}"')
+        return ConfigProblem(f'{where}.{key}: {detail["msg"]}, not "{wrong}"')
     shape = detail["msg"].startswith("expected")
     got = f", but got {json_kind(given)}" if shape else ""
-    return Problem(f"{where}: {detail['msg']}{got}")
+    return ConfigProblem(f"{where}: {detail['msg']}{got}")
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core.scheduler.fitting import REAL, FreeSlots, Shape
+from master.core.scheduler.fitting import REAL, FreeSlots, RequestShape
 from master.core.scheduler.ledger import Ledger
 from master.core.scheduler.types import Placement, Running, SchedulerSettings
 
@@ -153,7 +153,7 @@ class Availability:
             self.left += slots
         self._refresh(victim.placement)
 
-    def swap(self, cleared: Placement, shape: Shape) -> dict[str, int] | None:
+    def swap(self, cleared: Placement, shape: RequestShape) -> dict[str, int] | None:
         """A free place for a request that a place was just cleared for, if others can wait for that one instead.
 
         Slots that are free but promised may become spare when more comes back to the same agent. None: it waits, as
@@ -184,11 +184,11 @@ class Availability:
                 needed -= slots
         return tuple(sorted(named)) or self._leavers(placement)
 
-    def is_settling(self, shape: Shape) -> bool:
+    def is_settling(self, shape: RequestShape) -> bool:
         """Whether `settling` names anybody."""
         return self._surplus >= shape.slots
 
-    def settling(self, shape: Shape) -> tuple[str, ...]:
+    def settling(self, shape: RequestShape) -> tuple[str, ...]:
         """Who is leaving agents on which slots enough for `shape` will be left over, though perhaps not where it can
         use them.
 

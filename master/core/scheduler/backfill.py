@@ -8,7 +8,7 @@ it matters.
 from __future__ import annotations
 
 from master.core.scheduler.availability import Availability
-from master.core.scheduler.fitting import Shape, usable_agents
+from master.core.scheduler.fitting import RequestShape, usable_agents
 from master.core.scheduler.ledger import Ledger
 from master.core.scheduler.types import PoolState, Request
 
@@ -22,10 +22,10 @@ class Blockade:
         self._availability = availability
         self._sizes = dict(ledger.sizes)
         self._sizes.update((agent, size) for agent, size, _, _ in ledger.expected)
-        self._pending: dict[Shape, None] = {}
+        self._pending: dict[RequestShape, None] = {}
         """Noted, and not in force before the next priority."""
-        self._noted: set[Shape] = set()
-        self._outside: dict[Shape, Shape] = {}
+        self._noted: set[RequestShape] = set()
+        self._outside: dict[RequestShape, RequestShape] = {}
 
     @property
     def is_anything_unplaced(self) -> bool:
@@ -35,7 +35,7 @@ class Blockade:
         """From here on requests have a lower priority."""
         self._close()
 
-    def note_unplaced(self, shape: Shape) -> None:
+    def note_unplaced(self, shape: RequestShape) -> None:
         if shape in self._noted:
             return
         self._noted.add(shape)
@@ -47,7 +47,7 @@ class Blockade:
         """Whether it may only use `Availability.open`."""
         return bool(self._availability.kept) and not (self._preemption and request.preemptible)
 
-    def outside(self, shape: Shape) -> Shape | None:
+    def outside(self, shape: RequestShape) -> RequestShape | None:
         """The shape for a request that is held back: it must not use what is kept. None: all is kept."""
         if self._availability.is_nothing_open:
             return None

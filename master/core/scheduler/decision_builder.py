@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from master.core.scheduler import explain
 from master.core.scheduler.aux_places import place_aux
 from master.core.scheduler.availability import Availability
-from master.core.scheduler.fitting import EXPECTED, REAL, Shape
+from master.core.scheduler.fitting import EXPECTED, REAL, RequestShape
 from master.core.scheduler.ledger import open_ledger
 from master.core.scheduler.types import (
     Decision,
@@ -36,7 +36,7 @@ class Placed(NamedTuple):
     """A request with its slots, in use from now on or promised."""
 
     request: Request
-    shape: Shape
+    shape: RequestShape
     placement: Placement
     backfilled: bool = False
 
@@ -57,14 +57,14 @@ class DecisionBuilder:
         """Jobs with a request that waits for slots to come back."""
         self.placed: dict[str, Placed] = {}
         """What has slots that exist, free or not yet, in the order in which it was served."""
-        self._expected: dict[Shape, Waiting] = {}
+        self._expected: dict[RequestShape, Waiting] = {}
         self.leftovers = 0
         """How often victims gave back more than was needed."""
-        self._no_room: dict[bool, set[Shape]] = {False: set(), True: set()}
-        self._unfit: dict[int, set[Shape]] = {REAL: set(), EXPECTED: set()}
+        self._no_room: dict[bool, set[RequestShape]] = {False: set(), True: set()}
+        self._unfit: dict[int, set[RequestShape]] = {REAL: set(), EXPECTED: set()}
         """Shapes that the availability has no place for, by tier, until more is asked to leave."""
 
-    def find_free(self, shape: Shape, *, open_only: bool = False) -> dict[str, int] | None:
+    def find_free(self, shape: RequestShape, *, open_only: bool = False) -> dict[str, int] | None:
         """A place that may be given away now, for policies that take nothing back: what has none gets none later."""
         no_room = self._no_room[open_only]
         if shape in no_room:
@@ -78,7 +78,7 @@ class DecisionBuilder:
     def start(
         self,
         request: Request,
-        shape: Shape,
+        shape: RequestShape,
         placement: Placement,
         *,
         backfilled: bool = False,
@@ -90,7 +90,7 @@ class DecisionBuilder:
             request_id=request.id, placement=placement, backfilled=backfilled
         )
 
-    def promise(self, request: Request, shape: Shape, tier: int) -> bool:
+    def promise(self, request: Request, shape: RequestShape, tier: int) -> bool:
         """Reserve slots that are coming back, or with the second tier those of expected agents, if they suffice."""
         if shape in self._unfit[tier]:
             return False
@@ -108,7 +108,7 @@ class DecisionBuilder:
             self.reasons[request.id] = self._expected[shape] = why
         return True
 
-    def settle(self, request: Request, shape: Shape) -> bool:
+    def settle(self, request: Request, shape: RequestShape) -> bool:
         """Let it wait until what is leaving has left, if that leaves over enough slots that may do for it."""
         leavers = self.availability.settling(shape)
         if leavers:
@@ -118,7 +118,7 @@ class DecisionBuilder:
     def release_for(
         self,
         request: Request,
-        shape: Shape,
+        shape: RequestShape,
         search: VictimSearch,
         why: WhyReleased,
         *,
@@ -170,7 +170,7 @@ class DecisionBuilder:
         self._no_room = {False: set(), True: set()}
         return placed
 
-    def wait_for(self, request: Request, shape: Shape, leavers: Sequence[str]) -> None:
+    def wait_for(self, request: Request, shape: RequestShape, leavers: Sequence[str]) -> None:
         self.reasons[request.id] = explain.needs_release(shape, leavers)
         self.served_later.add(request.job_id)
 

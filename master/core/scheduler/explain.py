@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from master.core.reasons import Reason, ReasonKind
-from master.core.scheduler.fitting import Shape
+from master.core.scheduler.fitting import RequestShape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import PoolState, Waiting
 
@@ -22,7 +22,7 @@ def names(ids: Sequence[str]) -> str:
     return shown if len(ids) <= NAMED else f"{shown} and {len(ids) - NAMED} more"
 
 
-def above_max_slots(shape: Shape, max_slots: int) -> Waiting:
+def above_max_slots(shape: RequestShape, max_slots: int) -> Waiting:
     text = (
         f"Requested {count(shape.slots, 'slot')}; the job's max_slots is {max_slots}: "
         "raise max_slots to run it"
@@ -40,7 +40,7 @@ def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
-def no_such_agent(shape: Shape, pool: PoolState, lasting: Mapping[str, int]) -> Waiting:
+def no_such_agent(shape: RequestShape, pool: PoolState, lasting: Mapping[str, int]) -> Waiting:
     """`lasting`: agents that may get work, with their slots."""
     needs = f"needs {count(shape.slots, 'slot')}"
     sizes = sorted(
@@ -67,19 +67,19 @@ def no_such_agent(shape: Shape, pool: PoolState, lasting: Mapping[str, int]) -> 
     return _capacity(ReasonKind.NO_SUCH_AGENT, text)
 
 
-def needs_release(shape: Shape, victims: Sequence[str]) -> Waiting:
+def needs_release(shape: RequestShape, victims: Sequence[str]) -> Waiting:
     """`victims` are the requests whose slots it waits for."""
     text = f"Waiting for {names(victims)} to be preempted ({count(shape.slots, 'slot')} needed)"
     return Waiting(reason=Reason(kind=ReasonKind.NEEDS_RELEASE, text=text), victims=tuple(victims))
 
 
-def returning(shape: Shape) -> Waiting:
+def returning(shape: RequestShape) -> Waiting:
     """No longer demand: what is leaving anyhow leaves enough for it."""
     text = f"queued: {count(shape.slots, 'slot')} for it will be free when work that is stopping has left"
     return Waiting(reason=Reason(kind=ReasonKind.QUEUED, text=text))
 
 
-def expected(shape: Shape, pool: PoolState) -> Waiting:
+def expected(shape: RequestShape, pool: PoolState) -> Waiting:
     """Booting or launchable capacity will hold it: the provisioner knows it as demand."""
     soon = [one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s]
     booting = [one.ready_in_s for one in soon if one.booting]
@@ -124,7 +124,7 @@ def behind_first() -> Waiting:
 
 
 def scattered(
-    shape: Shape, free: int, total: int, *, preempts: bool = True, in_turn: bool = True
+    shape: RequestShape, free: int, total: int, *, preempts: bool = True, in_turn: bool = True
 ) -> Waiting:
     if free >= shape.slots:
         why = "not together"
@@ -151,7 +151,7 @@ def no_aux_place(pool: PoolState, *, returning: bool) -> Waiting:
     )
 
 
-def _where(shape: Shape) -> str:
+def _where(shape: RequestShape) -> str:
     slots = count(shape.slots, "slot")
     return f"{slots} on one agent" if shape.single_agent and shape.slots > 1 else slots
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from master.core.scheduler import explain
 from master.core.scheduler.decision_builder import DecisionBuilder
-from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, Shape
+from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, RequestShape
 from master.core.scheduler.ledger import JobBook, Wanted
 from master.core.scheduler.shares import Entitlement, divide, proportion
 from master.core.scheduler.types import (
@@ -51,7 +51,7 @@ class Claim(NamedTuple):
     age: int
     nth: int
     request: Request
-    shape: Shape
+    shape: RequestShape
     book: JobBook
     reach: int
     """`part` in slots."""
@@ -164,7 +164,7 @@ class _Round:
         In one go, so that a small claim does not take what a large one is already waiting to complete.
         """
         availability = self._builder.availability
-        unfit: set[Shape] = set()
+        unfit: set[RequestShape] = set()
         unplaced: list[Claim] = []
         for claim in claims_within(self._books, self._shares):
             request, shape = claim.request, claim.shape
@@ -235,7 +235,7 @@ class _Round:
         builder = self._builder
         if builder.availability.spare.is_full:
             return False
-        unfit: set[Shape] = set()
+        unfit: set[RequestShape] = set()
         queue = [
             (self._above(book), book.age, book, iter(book.waiting))
             for job_id, book in self._books.items()
@@ -262,8 +262,8 @@ class _Round:
         self,
         book: JobBook,
         rest: Iterator[Wanted],
-        unfit: set[Shape],
-    ) -> tuple[Request, Shape, dict[str, int]] | None:
+        unfit: set[RequestShape],
+    ) -> tuple[Request, RequestShape, dict[str, int]] | None:
         room = book.room
         for request, shape in rest:
             if shape in unfit or shape.slots > room:

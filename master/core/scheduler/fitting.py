@@ -32,7 +32,7 @@ EXACT_UP_TO = 512
 """Sums up to this many units are searched exactly for whole agents of several sizes; above, largest first."""
 
 
-class Shape(NamedTuple):
+class RequestShape(NamedTuple):
     """All that placement asks of a request. Requests of one shape fit or fail together."""
 
     slots: int
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     blocked: frozenset[str]
 
 
-class Bucket:
+class AgentBucket:
     """The agents of one tier and size that have equally many free slots."""
 
     __slots__ = ("count", "free", "heap", "size", "tier")
@@ -58,8 +58,8 @@ FreeAgent: TypeAlias = tuple[str, int, int, int]
 """(agent id, its slots, how many are free, tier)"""
 
 
-def shape_of(request: Request) -> Shape:
-    return Shape(request.slots, request.single_agent, request.blocked_agents)
+def shape_of(request: Request) -> RequestShape:
+    return RequestShape(request.slots, request.single_agent, request.blocked_agents)
 
 
 Apart: TypeAlias = tuple[frozenset[str], ...]
@@ -90,9 +90,9 @@ class FreeSlots:
         self.apart = apart
         self._ids = [row[0] for row in rows]
         self._index = {agent: i for i, agent in enumerate(self._ids)}
-        self._buckets: dict[tuple[int, int, int], Bucket] = {}
+        self._buckets: dict[tuple[int, int, int], AgentBucket] = {}
         """By tier, size and free slots."""
-        self._ranked: list[Bucket] = []
+        self._ranked: list[AgentBucket] = []
         self._at = [self._bucket(tier, size, free) for _, size, free, tier in rows]
         """The bucket of each agent."""
         for i, bucket in enumerate(self._at):
@@ -119,7 +119,7 @@ class FreeSlots:
             (self._ids[i], b.size, b.free, b.tier) for i, b in enumerate(self._at) if b.tier == tier
         ]
 
-    def find(self, shape: Shape, tier: int = REAL) -> dict[str, int] | None:
+    def find(self, shape: RequestShape, tier: int = REAL) -> dict[str, int] | None:
         """A placement on agents up to `tier`, or None. Reserves nothing."""
         i = self._find_single(shape.slots, shape.blocked, tier)
         if i is not None:
@@ -152,14 +152,14 @@ class FreeSlots:
         new.count += 1
         heapq.heappush(new.heap, i)
 
-    def _bucket(self, tier: int, size: int, free: int) -> Bucket:
+    def _bucket(self, tier: int, size: int, free: int) -> AgentBucket:
         bucket = self._buckets.get((tier, size, free))
         if bucket is None:
-            bucket = self._buckets[tier, size, free] = Bucket(tier, size, free)
+            bucket = self._buckets[tier, size, free] = AgentBucket(tier, size, free)
             insort(self._ranked, bucket, key=self._rank)
         return bucket
 
-    def _rank(self, bucket: Bucket) -> tuple[float, ...]:
+    def _rank(self, bucket: AgentBucket) -> tuple[float, ...]:
         tier, size, free = bucket.tier, bucket.size, bucket.free
         if self._best:
             return (tier, free, free == size, size)
@@ -173,7 +173,7 @@ class FreeSlots:
                     return first
         return None
 
-    def _first(self, bucket: Bucket, blocked: frozenset[str]) -> int | None:
+    def _first(self, bucket: AgentBucket, blocked: frozenset[str]) -> int | None:
         heap, at = bucket.heap, self._at
         while at[heap[0]] is not bucket:
             heapq.heappop(heap)  # it moved on to another bucket since
@@ -182,7 +182,7 @@ class FreeSlots:
         found = self._several(bucket, 1, blocked)
         return found[0] if found else None
 
-    def _several(self, bucket: Bucket, count: int, blocked: frozenset[str]) -> list[int]:
+    def _several(self, bucket: AgentBucket, count: int, blocked: frozenset[str]) -> list[int]:
         """Up to `count` distinct agents of a bucket that are not blocked, by id."""
         heap = bucket.heap
         seen: list[int] = []
@@ -276,7 +276,7 @@ def _fewest_agents(
     return {size: count for size, count in zip(sizes, answer, strict=True) if count}
 
 
-def usable_agents(shape: Shape, sizes: Mapping[str, int], *, mixed_sizes: bool) -> list[str]:
+def usable_agents(shape: RequestShape, sizes: Mapping[str, int], *, mixed_sizes: bool) -> list[str]:
     """Agents (id -> slots) that could be part of a placement, whatever runs on them now."""
     slots = shape.slots
     allowed = {agent: size for agent, size in sizes.items() if agent not in shape.blocked}

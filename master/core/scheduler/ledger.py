@@ -13,7 +13,7 @@ from master.core.scheduler.fitting import (
     Apart,
     FreeAgent,
     FreeSlots,
-    Shape,
+    RequestShape,
     by_kind,
 )
 from master.core.scheduler.queue_order import priority_of, queue_key
@@ -34,7 +34,7 @@ from master.core.scheduler.usage import (
     usage_of,
 )
 
-Wanted: TypeAlias = tuple[Request, Shape]
+Wanted: TypeAlias = tuple[Request, RequestShape]
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> Non
 def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
     whole = [(agent, size, size, REAL) for agent, size in ledger.sizes.items()]
     empty = FreeSlots(pool.settings, [*whole, *ledger.expected], ledger.apart)
-    known: dict[tuple[int, bool, frozenset[str]], tuple[Shape, bool]] = {}
+    known: dict[tuple[int, bool, frozenset[str]], tuple[RequestShape, bool]] = {}
     """One object for all requests of a shape, and whether it fits."""
     for request in sorted(pool.waiting, key=attrgetter("requested", "id")):
         slots = request.slots
@@ -229,7 +229,7 @@ def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -
             continue
         asked = (slots, request.single_agent, request.blocked_agents)
         if asked not in known:
-            shape = Shape(*asked)
+            shape = RequestShape(*asked)
             known[asked] = shape, empty.find(shape, EXPECTED) is not None
         shape, fits = known[asked]
         book = books[request.job_id]
@@ -248,7 +248,7 @@ def _enter_gangs(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> 
     sizes = sizes_unless_fixed(pool, ledger.usage)
     rows = [(agent, size, size - fixed.get(agent, 0), REAL) for agent, size in sizes.items()]
     rest = FreeSlots(pool.settings, [*rows, *ledger.expected], ledger.apart)
-    reachable: dict[Shape, bool] = {}
+    reachable: dict[RequestShape, bool] = {}
     for book in books.values():
         for request, shape in book.waiting:
             if shape.slots in book.gangs:

@@ -30,7 +30,7 @@ from math import inf
 from master.core.scheduler import explain
 from master.core.scheduler.backfill import Blockade
 from master.core.scheduler.decision_builder import DecisionBuilder
-from master.core.scheduler.fitting import EXPECTED, REAL, Shape
+from master.core.scheduler.fitting import EXPECTED, REAL, RequestShape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.rearrange import Rearranging, Room
@@ -83,7 +83,7 @@ class _Walk:
         )
         return builder.finish(in_queue_order(self._pool, builder.ledger.aux))
 
-    def _serve(self, request: Request, shape: Shape, book: JobBook) -> bool:
+    def _serve(self, request: Request, shape: RequestShape, book: JobBook) -> bool:
         """Start it, or find something it can wait for, or note that it has nothing. Whether it starts."""
         builder, blockade = self._builder, self._blockade
         held_back = blockade.holds_back(request)
@@ -99,7 +99,7 @@ class _Walk:
         blockade.note_unplaced(shape)
         return False
 
-    def _serve_later(self, request: Request, shape: Shape, book: JobBook) -> bool:
+    def _serve_later(self, request: Request, shape: RequestShape, book: JobBook) -> bool:
         """Whether slots are reserved for it that come back, or that are expected."""
         builder = self._builder
         room = Room.NONE

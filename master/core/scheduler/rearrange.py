@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from master.core.scheduler.decision_builder import DecisionBuilder, Placed
-from master.core.scheduler.fitting import FreeSlots, Shape
+from master.core.scheduler.fitting import FreeSlots, RequestShape
 from master.core.scheduler.types import Placement, Request
 
 MOST_MOVED = 1000
@@ -31,11 +31,11 @@ class Rearranging:
     def __init__(self, builder: DecisionBuilder) -> None:
         self._builder = builder
         self._budget = MOST_MOVED
-        self._known: dict[tuple[Shape, int], Room] = {}
+        self._known: dict[tuple[RequestShape, int], Room] = {}
         """What was found for a shape, until victims give back more than they were asked for."""
 
     def make_room(
-        self, request: Request, shape: Shape, may_wait: Callable[[Request], bool]
+        self, request: Request, shape: RequestShape, may_wait: Callable[[Request], bool]
     ) -> Room:
         """Place the request with all that was placed before it, the largest first, if all of them fit.
 
@@ -49,7 +49,9 @@ class Rearranging:
                 self._known[attempt] = room
         return room
 
-    def _try(self, request: Request, shape: Shape, may_wait: Callable[[Request], bool]) -> Room:
+    def _try(
+        self, request: Request, shape: RequestShape, may_wait: Callable[[Request], bool]
+    ) -> Room:
         builder = self._builder
         cost = len(builder.placed) + 1
         if cost == 1 or builder.availability.left < shape.slots:

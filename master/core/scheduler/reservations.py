@@ -27,7 +27,7 @@ from master.core.scheduler.fitting import (
     Apart,
     FreeAgent,
     FreeSlots,
-    Shape,
+    RequestShape,
     by_kind,
     whole_agents,
 )
@@ -74,7 +74,7 @@ class Reservation:
 def reserve_for_starving(
     pool: PoolState,
     free: Iterable[FreeAgent],
-    candidates: Iterable[tuple[Request, Shape]],
+    candidates: Iterable[tuple[Request, RequestShape]],
     *,
     only_later: bool = False,
 ) -> Reservations | None:
@@ -134,10 +134,10 @@ class Reservations:
         """Slots -> agent -> when it has them."""
         self._views: dict[float, FreeSlots] = {}
         """What work may take that is gone when reservations after the key begin; infinity: any work."""
-        self._unfit: dict[float, set[Shape]] = {}
+        self._unfit: dict[float, set[RequestShape]] = {}
 
     def reserve(
-        self, request: Request, shape: Shape, *, only_later: bool = False
+        self, request: Request, shape: RequestShape, *, only_later: bool = False
     ) -> Reservation | None:
         """The best place for a gang, behind those that have one; None if there is none, or too much is kept already.
 
@@ -177,7 +177,7 @@ class Reservations:
         """No slot is free, kept or not."""
         return self._left <= 0
 
-    def find(self, shape: Shape, expected_run_s: float | None) -> dict[str, int] | None:
+    def find(self, shape: RequestShape, expected_run_s: float | None) -> dict[str, int] | None:
         """A free place for work of that length that delays no reservation; takes nothing."""
         bound = self._bound(expected_run_s)
         unfit = self._unfit.setdefault(bound, set())
@@ -199,7 +199,7 @@ class Reservations:
             )
         self._refresh(placement)
 
-    def _reserve_later(self, request: Request, shape: Shape) -> Reservation | None:
+    def _reserve_later(self, request: Request, shape: RequestShape) -> Reservation | None:
         whole = (
             self._whole(shape._replace(blocked=shape.blocked | others)) for others in self._apart
         )
@@ -235,7 +235,7 @@ class Reservations:
     def _may_drain(self, slots: int) -> bool:
         return self._draining == 0 or self._draining + slots <= self._most_draining
 
-    def _one(self, shape: Shape) -> tuple[Rank, dict[str, int]] | None:
+    def _one(self, shape: RequestShape) -> tuple[Rank, dict[str, int]] | None:
         ready = self._ready_for(shape.slots)
         best = min(
             ((rank, agent) for agent, rank in ready.items() if agent not in shape.blocked),
@@ -243,7 +243,7 @@ class Reservations:
         )
         return None if best is None else (best[0], {best[1]: shape.slots})
 
-    def _whole(self, shape: Shape) -> tuple[Rank, dict[str, int]] | None:
+    def _whole(self, shape: RequestShape) -> tuple[Rank, dict[str, int]] | None:
         """The shortest row of agents of one slot type, by when they are empty, of which some make the gang."""
         if shape.single_agent:
             return None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from master.core.scheduler import explain
 from master.core.scheduler.availability import Availability
-from master.core.scheduler.fitting import Shape
+from master.core.scheduler.fitting import RequestShape
 from master.core.scheduler.ledger import JobBook, Ledger
 from master.core.scheduler.queue_order import by_age
 from master.core.scheduler.types import PoolState, Request, Start, Waiting
@@ -27,13 +27,13 @@ def explain_shares(
     """Where jobs have shares. `unmet` are requests within their job's share that still could not be placed."""
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
-    unfit: set[Shape] = set()
+    unfit: set[RequestShape] = set()
     for job_id, book in ledger.books.items():
         left = [e for e in book.waiting if e[0].id not in started]
         if not left:
             continue
         room = book.room - sum(shape.slots for request, shape in left if request.id in promised)
-        same: dict[tuple[Shape, bool | None], Waiting] = {}
+        same: dict[tuple[RequestShape, bool | None], Waiting] = {}
         for request, shape in left:
             if request.id in promised:
                 continue
@@ -63,7 +63,7 @@ def explain_hopeless(pool: PoolState, ledger: Ledger) -> dict[str, Waiting]:
     for request, shape in ledger.above_max_slots:
         limit = ledger.books[request.job_id].job.max_slots or 0
         reasons[request.id] = explain.above_max_slots(shape, limit)
-    same: dict[Shape, Waiting] = {}
+    same: dict[RequestShape, Waiting] = {}
     for request, shape in ledger.hopeless:
         reasons[request.id] = same.get(shape) or same.setdefault(
             shape, explain.no_such_agent(shape, pool, ledger.sizes)
@@ -75,7 +75,7 @@ class Queued(NamedTuple):
     """A request that got nothing, in a queue."""
 
     request_id: str
-    shape: Shape
+    shape: RequestShape
     higher: int
     """Requests of higher priority that wait, too."""
     same: int
@@ -94,7 +94,7 @@ def explain_queued(
     """Where there is one queue with priorities."""
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
-    room: dict[Shape, bool] = {}
+    room: dict[RequestShape, bool] = {}
     for request_id, shape, higher, same, held_back in queued:
         if not higher and not same:
             free = figures.free_for(shape)
@@ -163,12 +163,14 @@ class Figures:
         self._free = sum(self._free_on.values())
         self.total = self.in_use + self._free
 
-    def free_for(self, shape: Shape) -> int:
+    def free_for(self, shape: RequestShape) -> int:
         """Free slots, together or not, on agents that it may use."""
         return self._free - sum(self._free_on.get(agent, 0) for agent in shape.blocked)
 
 
-def _why(figures: Figures, book: JobBook, shape: Shape, share: int, *, within: bool) -> Waiting:
+def _why(
+    figures: Figures, book: JobBook, shape: RequestShape, share: int, *, within: bool
+) -> Waiting:
     free = figures.free_for(shape)
     if within or free >= shape.slots:
         return explain.scattered(shape, free, figures.total, in_turn=within)

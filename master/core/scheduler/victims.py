@@ -22,7 +22,7 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from master.core.scheduler.fitting import REAL, FreeSlots, Shape, whole_agents
+from master.core.scheduler.fitting import REAL, FreeSlots, RequestShape, whole_agents
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import Placement, Running
 
@@ -46,7 +46,7 @@ Price: TypeAlias = tuple[float, float]
 NOTHING: Price = (-inf, 0.0)
 
 
-class Candidate(NamedTuple):
+class VictimCandidate(NamedTuple):
     """Preemptible running work that may be asked."""
 
     id: str
@@ -107,7 +107,7 @@ class VictimSearch:
         self._spare = {job_id: standing.spare for job_id, standing in jobs.items()}
         self._sizes = {agent: size for agent, size, _, _ in future.rows(REAL)}
         self._agents_of_size = Counter(self._sizes.values())
-        self._on: dict[str, list[Candidate]] = {}
+        self._on: dict[str, list[VictimCandidate]] = {}
         # Equal ones go by id, the last first.
         for one in sorted(running, key=attrgetter("request.id"), reverse=True):
             job_id = one.request.job_id
@@ -119,10 +119,10 @@ class VictimSearch:
         for candidates in self._on.values():
             candidates.sort(key=_order)
         self._heaps: dict[tuple[int, bool], list[tuple[Price, str]]] = {}
-        self._in_vain: set[Shape] = set()
+        self._in_vain: set[RequestShape] = set()
         self._rank = -1
 
-    def clear(self, shape: Shape, rank: int = -1) -> Clearing | None:
+    def clear(self, shape: RequestShape, rank: int = -1) -> Clearing | None:
         """The cheapest victims found that let `shape` be placed, now spent; None if there are none, nothing spent.
 
         Victims are of jobs behind `rank`, which never decreases from one call to the next: what was in vain once
@@ -146,7 +146,7 @@ class VictimSearch:
             and one.placement.keys() <= self._sizes.keys()
         )
 
-    def _clear_one(self, shape: Shape) -> Clearing | None:
+    def _clear_one(self, shape: RequestShape) -> Clearing | None:
         pick = self._cheapest(shape.slots, shape.blocked, whole=False)
         if pick is None:
             return None
@@ -155,7 +155,7 @@ class VictimSearch:
         self._commit(victims, placement)
         return Clearing(placement, tuple([v.running for v in victims]))
 
-    def _clear_whole(self, shape: Shape) -> Clearing | None:
+    def _clear_whole(self, shape: RequestShape) -> Clearing | None:
         if shape.single_agent or shape.slots < 2:
             return None
         for others in self._future.apart:
@@ -164,7 +164,7 @@ class VictimSearch:
                 return found
         return None
 
-    def _clear_alike(self, shape: Shape) -> Clearing | None:
+    def _clear_alike(self, shape: RequestShape) -> Clearing | None:
         """Clear whole agents of one slot type."""
         sizes = dict(self._agents_of_size)
         for agent in shape.blocked:
@@ -186,7 +186,7 @@ class VictimSearch:
     ) -> Clearing | tuple[int, int]:
         """Clear whole agents as planned, or say of which size how many were possible, with nothing spent."""
         placement: dict[str, int] = {}
-        victims: list[Candidate] = []
+        victims: list[VictimCandidate] = []
         for size, count in plan.items():
             for possible in range(count):
                 pick = self._cheapest(size, blocked, whole=True)
@@ -202,7 +202,7 @@ class VictimSearch:
 
     def _cheapest(
         self, need: int, blocked: frozenset[str], *, whole: bool
-    ) -> tuple[str, list[Candidate]] | None:
+    ) -> tuple[str, list[VictimCandidate]] | None:
         """The agent on which `need` slots come cheapest. The heap holds lower bounds, made exact when they surface."""
         heap = self._heap(need, whole=whole)
         aside: list[tuple[Price, str]] = []
@@ -241,9 +241,9 @@ class VictimSearch:
         size = self._sizes.get(agent, 0)
         return size == need if whole else size >= need
 
-    def _price(self, agent: str, need: int) -> tuple[Price, list[Candidate]] | None:
+    def _price(self, agent: str, need: int) -> tuple[Price, list[VictimCandidate]] | None:
         available = self._future.free_on(agent)
-        chosen: list[Candidate] = []
+        chosen: list[VictimCandidate] = []
         spent: dict[str, int] = {}
         for candidate in self._on.get(agent, ()):
             if available >= need or candidate.rank <= self._rank:
@@ -262,7 +262,7 @@ class VictimSearch:
                     available -= candidate.placement[agent]
         return _price_of(chosen), chosen
 
-    def _commit(self, victims: Sequence[Candidate], taken: Mapping[str, int]) -> None:
+    def _commit(self, victims: Sequence[VictimCandidate], taken: Mapping[str, int]) -> None:
         """The victims' slots come back, and these are taken."""
         change = {agent: -slots for agent, slots in taken.items()}
         for victim in victims:
@@ -281,7 +281,7 @@ class VictimSearch:
                         if self._suits(agent, need, whole=whole):
                             heapq.heappush(heap, (NOTHING, agent))
 
-    def _undo(self, victims: Iterable[Candidate]) -> None:
+    def _undo(self, victims: Iterable[VictimCandidate]) -> None:
         for victim in victims:
             for agent in victim.placement:
                 insort(self._on[agent], victim, key=_order)
@@ -290,16 +290,18 @@ class VictimSearch:
         self._heaps.clear()
 
 
-def _candidate(one: Running, job: Preemptibility, now: float) -> Candidate:
+def _candidate(one: Running, job: Preemptibility, now: float) -> VictimCandidate:
     since = one.started if one.last_checkpoint is None else one.last_checkpoint
     request = one.request
     slots = request.slots
     cost = slots * (max(0.0, now - since) + RESTART_S)
     order = (-job.rank, cost / slots, -one.started)
-    return Candidate(request.id, request.job_id, slots, one.returning, job.rank, cost, order, one)
+    return VictimCandidate(
+        request.id, request.job_id, slots, one.returning, job.rank, cost, order, one
+    )
 
 
-def _price_of(victims: Sequence[Candidate]) -> Price:
+def _price_of(victims: Sequence[VictimCandidate]) -> Price:
     if len(victims) == 1:
         return -victims[0].rank, victims[0].cost
     first, cost = NOTHING

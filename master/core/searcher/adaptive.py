@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from master.core.searcher.asha import Asha, AshaState
-from master.core.searcher.method import Actions, Tally
+from master.core.searcher.method import Actions, ProgressSum
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
 from windlass.base.json_types import JsonMapping, JsonObject
@@ -82,7 +82,7 @@ class Tournament:
     ) -> tuple[TournamentState, Actions]:
         return self._in_bracket(state, request_id, lambda b, s: b.on_exit(s, request_id, trials))
 
-    def progress(self, state: TournamentState, tally: Tally) -> float:
+    def progress(self, state: TournamentState, tally: ProgressSum) -> float:
         """The plain mean of the brackets', however many trials each has."""
         each = [b.progress(s, tally) for b, s in zip(self.brackets, state.brackets, strict=True)]
         return math.fsum(each) / len(each)

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from master.core.persistent_map import PersistentMap
-from master.core.searcher.method import INVALID_REASONS, Actions, Tally
+from master.core.searcher.method import INVALID_REASONS, Actions, ProgressSum
 from master.core.searcher.metrics import WORST, ranked_metric, reported_units
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import ExitReason, RequestId, Stop
@@ -26,7 +26,7 @@ PROGRESS_AFTER_QUOTA = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RungEntry:
     """A report at a rung; `metric` in the order where smaller is better."""
 
     metric: float
@@ -36,10 +36,10 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Rung:
     units: int
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[RungEntry, ...] = ()
     """Best first."""
 
-    def enter(self, entry: Entry) -> tuple[Rung, int]:
+    def enter(self, entry: RungEntry) -> tuple[Rung, int]:
         """The rung with this entry, and its position; among equals the later one ranks better."""
         at = bisect_left(self.entries, entry.metric, key=lambda e: e.metric)
         return replace(self, entries=(*self.entries[:at], entry, *self.entries[at:])), at
@@ -89,7 +89,7 @@ class AshaState:
     def from_json(cls, data: JsonMapping) -> AshaState:
         return cls(
             rungs=tuple(
-                Rung(r["units"], tuple(Entry(float(m), id_) for m, id_ in r["entries"]))
+                Rung(r["units"], tuple(RungEntry(float(m), id_) for m, id_ in r["entries"]))
                 for r in data["rungs"]
             ),
             smaller_is_better=data["smaller_is_better"],
@@ -152,7 +152,7 @@ class Asha:
     ) -> tuple[AshaState, Actions]:
         metric = ranked_metric(metrics, self.metric, smaller_is_better=self.smaller_is_better)
         units = reported_units(metrics, self.time_metric)
-        state, stays = self._climb(state, Entry(metric, request_id), units)
+        state, stays = self._climb(state, RungEntry(metric, request_id), units)
         if stays:
             return state, ()
         state, successor = self._end(state, request_id, trials)
@@ -165,7 +165,7 @@ class Asha:
         if trial.ended:
             return state, ()
         if reason not in INVALID_REASONS:
-            rung, _ = state.rungs[trial.rung].enter(Entry(WORST, request_id))
+            rung, _ = state.rungs[trial.rung].enter(RungEntry(WORST, request_id))
             return self._end(state.with_rung(trial.rung, rung), request_id, trials)
         state = replace(
             state,
@@ -183,7 +183,7 @@ class Asha:
             return state, ()
         return self._end(state, request_id, trials)
 
-    def progress(self, state: AshaState, tally: Tally) -> float:
+    def progress(self, state: AshaState, tally: ProgressSum) -> float:
         """By trials that have entered the lowest rung; once all have, by trials that are done."""
         entered = len(state.rungs[0].entries)
         progress = entered / (PROGRESS_AFTER_QUOTA * self.max_trials)
@@ -191,7 +191,7 @@ class Asha:
             progress = max(progress, (state.exited - state.invalid) / self.max_trials)
         return progress
 
-    def _climb(self, state: AshaState, entry: Entry, units: int) -> tuple[AshaState, bool]:
+    def _climb(self, state: AshaState, entry: RungEntry, units: int) -> tuple[AshaState, bool]:
         """Enter the report at every rung it reaches; whether the trial trains on.
 
         A late report can pass several rungs, with the same metric at each.

@@ -43,7 +43,7 @@ PARTS = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ProgressSum:
     """The progress of all trials of a search, kept up to date record by record."""
 
     trials: int = 0
@@ -51,19 +51,19 @@ class Tally:
     parts: int = 0
 
     @classmethod
-    def of(cls, records: Iterable[TrialRecord]) -> Tally:
+    def of(cls, records: Iterable[TrialRecord]) -> ProgressSum:
         tally = cls()
         for record in records:
             tally = tally.changed(None, record)
         return tally
 
-    def changed(self, old: TrialRecord | None, new: TrialRecord) -> Tally:
+    def changed(self, old: TrialRecord | None, new: TrialRecord) -> ProgressSum:
         """With one record replaced, or added (`old` is None)."""
         trials, parts = _counted(new)
         if old is not None:
             old_trials, old_parts = _counted(old)
             trials, parts = trials - old_trials, parts - old_parts
-        return Tally(self.trials + trials, self.parts + parts)
+        return ProgressSum(self.trials + trials, self.parts + parts)
 
     @property
     def mean_progress(self) -> float:
@@ -110,6 +110,6 @@ class Method(Protocol[S]):
         self, state: S, request_id: RequestId, trials: TrialFactory
     ) -> tuple[S, Actions]: ...
 
-    def progress(self, state: S, tally: Tally) -> float:
+    def progress(self, state: S, tally: ProgressSum) -> float:
         """From 0 to 1."""
         ...

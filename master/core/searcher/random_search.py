@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.searcher.method import INVALID_REASONS, Actions, Tally
+from master.core.searcher.method import INVALID_REASONS, Actions, ProgressSum
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Create, ExitReason, RequestId
 from windlass.base.json_types import JsonMapping, JsonObject
@@ -75,7 +75,7 @@ class RandomSearch:
             return state, ()
         return CountState(created=state.created + 1), (self.create(state.created, trials),)
 
-    def progress(self, state: CountState, tally: Tally) -> float:
+    def progress(self, state: CountState, tally: ProgressSum) -> float:
         """The mean over the trials there are so far, so it goes back when a new one starts."""
         return tally.mean_progress
 

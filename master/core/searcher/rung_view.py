@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from master.core.searcher.adaptive import TournamentState
-from master.core.searcher.asha import AshaState, Entry
+from master.core.searcher.asha import AshaState, RungEntry
 from master.core.searcher.metrics import WORST
 from master.core.searcher.search import SearchState
 from master.core.searcher.types import RequestId
@@ -53,7 +53,7 @@ def describe_rungs(state: SearchState) -> list[RungView]:
     ]
 
 
-def _entry_view(bracket: AshaState, index: int, entry: Entry) -> RungEntryView:
+def _entry_view(bracket: AshaState, index: int, entry: RungEntry) -> RungEntryView:
     reported = entry.metric if bracket.smaller_is_better else -entry.metric
     return RungEntryView(
         request_id=entry.request_id,

@@ -20,7 +20,7 @@ from typing import Any
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
-from master.core.searcher.method import Actions, Method, Tally, TrialRecord
+from master.core.searcher.method import Actions, Method, ProgressSum, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
 from master.core.searcher.sampling import TrialFactory
@@ -56,7 +56,7 @@ class SearchState:
         default_factory=PersistentMap[RequestId, TrialRecord]
     )
     """Every trial requested so far."""
-    tally: Tally = field(default_factory=Tally)
+    tally: ProgressSum = field(default_factory=ProgressSum)
     """Of `trials`."""
     closed: int = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
-from master.core.searcher.method import Tally, TrialRecord
+from master.core.searcher.method import ProgressSum, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
 from master.core.searcher.search import MethodState, SearchState
@@ -36,7 +36,7 @@ def state_from_json(data: JsonMapping) -> SearchState:
     return SearchState(
         rng=RngState.from_json(data["rng"]),
         trials=PersistentMap(trials),
-        tally=Tally.of(trials.values()),
+        tally=ProgressSum.of(trials.values()),
         closed=data["closed"],
         method=_method_from_json(data["method"]),
     )

@@ -18,7 +18,7 @@ from master.config import MasterConfig
 from master.config.batch_manager import BatchResourceManager
 from master.config.partitions import Partition
 from master.wiring.batch.pools import site_of
-from provisioner.batch.base import NoAnswer, Site
+from provisioner.batch.base import NoAnswer, SiteFacts
 from windlass.base.errors import InvalidState
 from windlass.base.files import write_atomic
 
@@ -71,7 +71,7 @@ class PartitionMemory:
         self._system = system
         self.known = self._read()
 
-    def note(self, site: Site) -> Sequence[str]:
+    def note(self, site: SiteFacts) -> Sequence[str]:
         """As the site told it now; the names that it did not have before. One that shows none changes nothing."""
         found = tuple(
             Partition(
@@ -89,7 +89,7 @@ class PartitionMemory:
             write_atomic(self._file, document, mode=0o600, durable=True)
         return new
 
-    async def watch(self, site: Site) -> None:
+    async def watch(self, site: SiteFacts) -> None:
         """While the master runs."""
         for name in await asyncio.to_thread(self.note, site):
             log.warning(

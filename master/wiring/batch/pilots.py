@@ -8,7 +8,7 @@ from pathlib import Path
 
 from master.config import ResolvedPool
 from master.config.batch import BatchKeys, BatchSection, SlurmSection
-from master.wiring.batch.pools import Site, files_of
+from master.wiring.batch.pools import SiteAccess, files_of
 from provisioner.batch.disks import Disk
 from provisioner.ports import PilotHost
 from provisioner.providers.base import Provider
@@ -48,7 +48,7 @@ class PilotProviders:
     check_lease: Callable[[], Awaitable[None]]
     """Raises LeaseLost if another master leads by now."""
     host: PilotHost
-    site: Site | None
+    site: SiteAccess | None
     """None: the configuration has no batch system."""
     made: list[PilotProvider] = field(default_factory=list)
 

@@ -127,7 +127,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteAccess:
     """The batch system of a master, and the disk that it shares with its nodes."""
 
     system: BatchSystem
@@ -139,7 +139,7 @@ class Site:
     """Whose jobs the master may submit beside its own."""
 
 
-def site_of(sections: Sequence[BatchSection]) -> Site:
+def site_of(sections: Sequence[BatchSection]) -> SiteAccess:
     """One for all of them. Raises InvalidConfig."""
     path = _the_same("path", (section.path for section in sections))
     libraries = _the_same("ld_library_path", (section.ld_library_path for section in sections))
@@ -157,14 +157,14 @@ def site_of(sections: Sequence[BatchSection]) -> Site:
     if impersonate is not None:
         users = _users(system, commands, Sudo(commands.for_others), api)
     pipes = LocalPipes(path=path, libraries=libraries)
-    return Site(system, LocalDisk(), pipes, users=users)
+    return SiteAccess(system, LocalDisk(), pipes, users=users)
 
 
-def _with_pyslurm(path: str, libraries: str) -> Site:
+def _with_pyslurm(path: str, libraries: str) -> SiteAccess:
     commands = LocalCommands(path=path, libraries=libraries)
     process = PyslurmProcess(command_environment(path, libraries))
     system = PyslurmSystem(SlurmSystem(commands), commands, process)
-    return Site(system, LocalDisk(), LocalPipes(path=path, libraries=libraries), system.close)
+    return SiteAccess(system, LocalDisk(), LocalPipes(path=path, libraries=libraries), system.close)
 
 
 def _users(
@@ -197,7 +197,7 @@ def _system(kind: str, commands: Commands, api: SlurmApiSection | None) -> Batch
 
 def _over_ssh(
     kind: str, ssh: SshSection, api: SlurmApiSection | None, path: str, libraries: str
-) -> Site:
+) -> SiteAccess:
     try:  # paramiko is an extra
         from provisioner.batch.ssh import LoginNode, SftpDisk, SshCommands
         from provisioner.batch.ssh_pipes import SshPipes
@@ -214,7 +214,7 @@ def _over_ssh(
     login = LoginNode(parse_host(ssh.spec), access)
     commands = SshCommands(login, path=path, libraries=libraries)
     pipes = SshPipes(login, path=path, libraries=libraries)
-    return Site(_system(kind, commands, api), SftpDisk(login), pipes, login.close)
+    return SiteAccess(_system(kind, commands, api), SftpDisk(login), pipes, login.close)
 
 
 def _the_same(key: str, given: Iterable[T]) -> T:
@@ -231,7 +231,7 @@ def _the_same(key: str, given: Iterable[T]) -> T:
 def job_files(
     pools: Sequence[ResolvedPool],
     *,
-    site: Site,
+    site: SiteAccess,
     data_dir: Path,
     master_url: str,
     master_cert: Path | None,

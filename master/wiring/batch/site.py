@@ -13,7 +13,7 @@ from master.config import MasterConfig, ResolvedPool
 from master.config.batch import BatchSection
 from master.wiring.batch.keys import OF_RELAY, channels_of, jobs_root
 from master.wiring.batch.pilots import batch_sections, pilots_of
-from master.wiring.batch.pools import Site, site_of
+from master.wiring.batch.pools import SiteAccess, site_of
 from provisioner.batch.base import DISPATCHED, PILOTS, job_prefix
 from provisioner.batch.far_ends import RelayKeeper
 from provisioner.batch.shared_site import SharedSite
@@ -65,7 +65,7 @@ def _arguments(section: BatchSection) -> list[str]:
 class BatchSite:
     """One connection; one list of jobs, where both kinds of pools are there."""
 
-    def __init__(self, site: Site, shared: SharedSite | None = None) -> None:
+    def __init__(self, site: SiteAccess, shared: SharedSite | None = None) -> None:
         self._site = site
         self._shared = shared
 
@@ -81,7 +81,7 @@ class BatchSite:
         prefixes = job_prefix(DISPATCHED, cluster_id), job_prefix(PILOTS, cluster_id)
         return cls(site, SharedSite(site.system, prefixes, clock))
 
-    def part(self) -> Site:
+    def part(self) -> SiteAccess:
         """For one that asks."""
         if self._shared is None:
             return self._site

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from agent_bootstrap.agent.identity import shown
 from agent_bootstrap.container_options import OsUser
-from provisioner.batch.base import JobRefused, NoAnswer, Site
+from provisioner.batch.base import JobRefused, NoAnswer, SiteFacts
 from provisioner.batch.impersonation import SiteUsers
 from rm_backends.base import NO_BATCH, BatchOptions
 from rm_backends.batch.shapes import DispatchOptions
@@ -19,7 +19,7 @@ ASK_LIMIT_S = 10.0
 KEPT_S = 60.0
 WHO = ("/bin/sh", "-c", "id -u; id -g")
 Accounts: TypeAlias = Mapping[str, frozenset[str]] | None
-"""As in `Site`."""
+"""As in `SiteFacts`."""
 LINK = "`det user link-with-agent-user`"
 
 
@@ -72,7 +72,7 @@ class BatchUsers:
         self, options: DispatchOptions, who: OsUser, batch: BatchOptions
     ) -> None:
         arguments = (*options.arguments, *batch.of(options.system).arguments)
-        site = Site(accounts=await self._accounts_of(who.user))
+        site = SiteFacts(accounts=await self._accounts_of(who.user))
         for problem in options.dialect.account_problems(arguments, site):
             raise Unsatisfiable(f"As {who.user}: {problem}")
 

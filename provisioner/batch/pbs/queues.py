@@ -17,7 +17,7 @@ EXECUTION = "Execution"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class PbsNode:
     """One host: the sum of its vnodes."""
 
     name: str
@@ -30,7 +30,7 @@ class Node:
     is_idle: bool
 
 
-def nodes_of(vnodes: Mapping[str, Record]) -> list[Node]:
+def nodes_of(vnodes: Mapping[str, Record]) -> list[PbsNode]:
     """A host whose natural vnode has nothing has it in others."""
     by_host: dict[str, list[Record]] = {}
     for name, record in vnodes.items():
@@ -41,18 +41,18 @@ def nodes_of(vnodes: Mapping[str, Record]) -> list[Node]:
 
 
 def queues_of(
-    queues: Mapping[str, Record], nodes: Sequence[Node], *, default: str = ""
+    queues: Mapping[str, Record], nodes: Sequence[PbsNode], *, default: str = ""
 ) -> dict[str, Queue]:
     """Routing queues have no nodes and no limits of their own."""
     return {name: _queue(name, record, nodes, default) for name, record in queues.items()}
 
 
-def _node(host: str, vnodes: Sequence[Record]) -> Node:
+def _node(host: str, vnodes: Sequence[Record]) -> PbsNode:
     states = frozenset(word for one in vnodes for word in one["state"].replace(" ", "").split(","))
     taken = any(one.get("jobs") for one in vnodes)
     queues = {one["queue"] for one in vnodes if one.get("queue")}
     is_up = not states & _OUT
-    return Node(
+    return PbsNode(
         name=host,
         queues=frozenset(queues),
         gpus=sum(_amount(one, "ngpus") for one in vnodes),
@@ -63,7 +63,7 @@ def _node(host: str, vnodes: Sequence[Record]) -> Node:
     )
 
 
-def _queue(name: str, record: Record, nodes: Sequence[Node], default: str) -> Queue:
+def _queue(name: str, record: Record, nodes: Sequence[PbsNode], default: str) -> Queue:
     own = [node for node in nodes if name in node.queues]
     mine = own or [node for node in nodes if not node.queues]
     counts = Counter(node.gpus for node in mine if node.gpus)

@@ -12,9 +12,9 @@ from provisioner.batch.base import (
     JobReport,
     JobSpec,
     NoAnswer,
-    Site,
+    SiteFacts,
 )
-from provisioner.batch.commands import Commands, Done
+from provisioner.batch.commands import Commands, FinishedCommand
 from provisioner.batch.pbs.arguments import qsub_line
 from provisioner.batch.pbs.queues import nodes_of, queues_of
 from provisioner.batch.pbs.states import (
@@ -59,13 +59,13 @@ class PbsSystem:
         """By name. PBS does not look jobs up by several names."""
         self._user = ""
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         servers = await self._ask(SERVERS, "qstat", "-B", "-f")
         server = next(iter(servers.values()), {})
         self._has_history = server.get("job_history_enable", "True") == "True"
         queues = await self._ask(QUEUES, "qstat", "-Q", "-f")
         vnodes = await self._ask(NODES, "pbsnodes", "-av")
-        return Site(
+        return SiteFacts(
             version=server.get("pbs_version", ""),
             queues=queues_of(queues, nodes_of(vnodes), default=server.get("default_queue", "")),
         )
@@ -191,17 +191,17 @@ class PbsSystem:
         return found
 
     @staticmethod
-    def _is_answer(done: Done) -> bool:
+    def _is_answer(done: FinishedCommand) -> bool:
         """Also where some, or all, of the jobs asked for are over or unknown."""
         return done.code in (0, _OVER, _UNKNOWN) and not has_no_answer(done.code, done.err)
 
     @staticmethod
-    def _may_be_text(done: Done) -> bool:
+    def _may_be_text(done: FinishedCommand) -> bool:
         """It answered with broken JSON, or does not know -F (usage: 2)."""
         return PbsSystem._is_answer(done) or done.code == 2
 
     @staticmethod
-    def _require(done: Done, command: str) -> None:
+    def _require(done: FinishedCommand, command: str) -> None:
         """Jobs that are over, unknown, or not running yet are passed by."""
         if done.code in (0, _OVER, _UNKNOWN, 168):
             return

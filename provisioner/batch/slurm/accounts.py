@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from provisioner.batch.base import Site
+from provisioner.batch.base import SiteFacts
 from provisioner.batch.slurm.arguments import wanted
 
 FORMAT = "Account,QOS"
@@ -25,7 +25,7 @@ def accounts_of(text: str, *, qos_counts: bool) -> Mapping[str, frozenset[str]]:
     return found
 
 
-def account_problems(arguments: Sequence[str], site: Site) -> Iterator[str]:
+def account_problems(arguments: Sequence[str], site: SiteFacts) -> Iterator[str]:
     """Why the site would refuse the account or the QOS of a job."""
     if site.accounts is None:
         return

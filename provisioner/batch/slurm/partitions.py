@@ -21,7 +21,7 @@ _OUT = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SlurmNode:
     name: str
     partitions: tuple[str, ...]
     gpus: Mapping[str, int]
@@ -31,7 +31,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class SlurmPartition:
     """As the site tells of it."""
 
     name: str
@@ -44,10 +44,10 @@ class Partition:
     default_walltime_s: float | None = None
 
 
-def nodes_of(text: str) -> list[Node]:
+def nodes_of(text: str) -> list[SlurmNode]:
     """Of `scontrol show node -o`."""
     return [
-        Node(
+        SlurmNode(
             name=record["NodeName"],
             partitions=tuple(filter(None, record.get("Partitions", "").split(","))),
             gpus=gpus(record.get("Gres", "")),
@@ -60,10 +60,10 @@ def nodes_of(text: str) -> list[Node]:
     ]
 
 
-def partitions_of(text: str) -> list[Partition]:
+def partitions_of(text: str) -> list[SlurmPartition]:
     """Of `scontrol show partition -o`."""
     return [
-        Partition(
+        SlurmPartition(
             name=record["PartitionName"],
             is_default=record.get("Default") == "YES",
             is_open=record.get("State", "UP") == "UP",
@@ -77,12 +77,12 @@ def partitions_of(text: str) -> list[Partition]:
     ]
 
 
-def queues_of(partitions: Iterable[Partition], nodes: Sequence[Node]) -> dict[str, Queue]:
+def queues_of(partitions: Iterable[SlurmPartition], nodes: Sequence[SlurmNode]) -> dict[str, Queue]:
     """Nodes that are powered down may be missing from `nodes`."""
     return {partition.name: _queue(partition, nodes) for partition in partitions}
 
 
-def _queue(partition: Partition, nodes: Sequence[Node]) -> Queue:
+def _queue(partition: SlurmPartition, nodes: Sequence[SlurmNode]) -> Queue:
     mine = [node for node in nodes if partition.name in node.partitions]
     counts = Counter(sum(node.gpus.values()) for node in mine)
     counts.pop(0, None)

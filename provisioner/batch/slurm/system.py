@@ -14,10 +14,10 @@ from provisioner.batch.base import (
     JobReport,
     JobSpec,
     NoAnswer,
-    Site,
+    SiteFacts,
     array_of,
 )
-from provisioner.batch.commands import Commands, Done
+from provisioner.batch.commands import Commands, FinishedCommand
 from provisioner.batch.slurm.accounts import FORMAT, accounts_of
 from provisioner.batch.slurm.arguments import sbatch_line
 from provisioner.batch.slurm.partitions import nodes_of, partitions_of, queues_of
@@ -70,7 +70,7 @@ class SlurmSystem:
         told = self._settings.get("MaxArraySize", "")
         return max(1, min(MOST_TASKS, int(told) if told.isdigit() else MAX_ARRAY_SIZE))
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         if self._looks % SETTINGS_EVERY == 0:
             self._settings = settings(await self._ask("scontrol", "show", "config"))
             self._accounts = await self.my_accounts()
@@ -83,7 +83,7 @@ class SlurmSystem:
         )
         self._looks += 1
         found = nodes_of(nodes)
-        return Site(
+        return SiteFacts(
             version=version.strip().rpartition(" ")[2],
             queues=queues_of(partitions_of(partitions), found),
             nodes=frozenset(node.name for node in found),
@@ -198,7 +198,7 @@ def _weight(job: JobReport) -> tuple[bool, int]:
     return job.phase is not JobPhase.ENDED, int(digits.group()) if digits else 0
 
 
-def _is_down(done: Done) -> bool:
+def _is_down(done: FinishedCommand) -> bool:
     return has_no_answer(done.err)
 
 

@@ -14,7 +14,7 @@ UBUNTU_CPU = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class AwsAccount:
     """Whose machines, and where: one `Provider`."""
 
     name: str

@@ -12,7 +12,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from provisioner.providers.aws.account import UBUNTU_CPU, UBUNTU_GPU
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.aws.names import quota_code, quota_family
 from provisioner.sections.aws import AwsSection
 from provisioner.types import Market
@@ -51,14 +51,14 @@ class Subnet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class MachineImage:
     id: str
     root_device: str
     architecture: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class CapacityReservation:
     id: str
     instance_type: str
     zone: str
@@ -79,11 +79,11 @@ class Catalogue:
     subnets: Mapping[str, Subnet] = field(default_factory=dict)
     default_subnets: Mapping[str, Subnet] = field(default_factory=dict)
     """By zone."""
-    images: Mapping[str, Image] = field(default_factory=dict)
+    images: Mapping[str, MachineImage] = field(default_factory=dict)
     """By id."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Path of an SSM parameter -> id of an image."""
-    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    reservations: Mapping[str, CapacityReservation] = field(default_factory=dict)
     spot_usd: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(type, zone) -> USD per hour."""
     quotas: Mapping[str, float] = field(default_factory=dict)
@@ -171,8 +171,8 @@ class _Image(_Reply):
     RootDeviceName: str = "/dev/sda1"
     Architecture: str = "x86_64"
 
-    def image(self) -> Image:
-        return Image(
+    def image(self) -> MachineImage:
+        return MachineImage(
             id=self.ImageId, root_device=self.RootDeviceName, architecture=self.Architecture
         )
 
@@ -186,8 +186,8 @@ class _Reservation(_Reply):
     StartDate: datetime | None = None
     EndDate: datetime | None = None
 
-    def reservation(self) -> Reservation:
-        return Reservation(
+    def reservation(self) -> CapacityReservation:
+        return CapacityReservation(
             id=self.CapacityReservationId,
             instance_type=self.InstanceType,
             zone=self.AvailabilityZone,
@@ -211,8 +211,8 @@ def image_path(section: AwsSection, facts: TypeFacts) -> str:
     return path.replace("{arch}", arch).replace("{canonical_arch}", _CANONICAL.get(arch, arch))
 
 
-async def learn(client: Client, wanted: Sequence[AwsSection], now: datetime) -> Catalogue:
-    """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
+async def learn(client: AwsClient, wanted: Sequence[AwsSection], now: datetime) -> Catalogue:
+    """Ask for all that these pools may buy. Raises as `AwsClient.call`; things that do not exist are left out."""
     names = sorted({section.instance_type for section in wanted})
     types = await _types(client, names)
     zones = await client.call("ec2", "describe_availability_zones")
@@ -233,7 +233,7 @@ async def learn(client: Client, wanted: Sequence[AwsSection], now: datetime) -> 
 
 
 async def _all(
-    client: Client, operation: str, key: str, **parameters: object
+    client: AwsClient, operation: str, key: str, **parameters: object
 ) -> Sequence[JsonMapping]:
     return [
         item
@@ -247,7 +247,7 @@ def _filter(name: str, values: Iterable[str]) -> list[JsonMapping]:
     return [{"Name": name, "Values": sorted(values)}]
 
 
-async def _types(client: Client, names: Sequence[str]) -> dict[str, TypeFacts]:
+async def _types(client: AwsClient, names: Sequence[str]) -> dict[str, TypeFacts]:
     found: dict[str, TypeFacts] = {}
     for start in range(0, len(names), _MAX_NAMES):
         wanted = _filter("instance-type", names[start : start + _MAX_NAMES])
@@ -257,7 +257,7 @@ async def _types(client: Client, names: Sequence[str]) -> dict[str, TypeFacts]:
     return found
 
 
-async def _sold(client: Client, names: Sequence[str]) -> frozenset[tuple[str, str]]:
+async def _sold(client: AwsClient, names: Sequence[str]) -> frozenset[tuple[str, str]]:
     found = await _all(
         client,
         "describe_instance_type_offerings",
@@ -268,21 +268,21 @@ async def _sold(client: Client, names: Sequence[str]) -> frozenset[tuple[str, st
     return frozenset((item["InstanceType"], item["Location"]) for item in found)
 
 
-async def _subnets(client: Client, ids: set[str]) -> dict[str, Subnet]:
+async def _subnets(client: AwsClient, ids: set[str]) -> dict[str, Subnet]:
     if not ids:
         return {}
     found = await _all(client, "describe_subnets", "Subnets", Filters=_filter("subnet-id", ids))
     return {x.id: x for x in (_Subnet.model_validate(item).subnet() for item in found)}
 
 
-async def _default_subnets(client: Client) -> dict[str, Subnet]:
+async def _default_subnets(client: AwsClient) -> dict[str, Subnet]:
     wanted = _filter("default-for-az", ["true"])
     found = await _all(client, "describe_subnets", "Subnets", Filters=wanted)
     return {x.zone: x for x in (_Subnet.model_validate(item).subnet() for item in found)}
 
 
 async def _parameters(
-    client: Client, wanted: Sequence[AwsSection], types: Mapping[str, TypeFacts]
+    client: AwsClient, wanted: Sequence[AwsSection], types: Mapping[str, TypeFacts]
 ) -> dict[str, str]:
     paths = sorted(
         {
@@ -298,7 +298,7 @@ async def _parameters(
     return found
 
 
-async def _images(client: Client, ids: set[str]) -> dict[str, Image]:
+async def _images(client: AwsClient, ids: set[str]) -> dict[str, MachineImage]:
     if not ids:
         return {}
     wanted = _filter("image-id", ids)
@@ -307,7 +307,7 @@ async def _images(client: Client, ids: set[str]) -> dict[str, Image]:
     return {image.id: image for image in found}
 
 
-async def _reservations(client: Client, ids: set[str]) -> dict[str, Reservation]:
+async def _reservations(client: AwsClient, ids: set[str]) -> dict[str, CapacityReservation]:
     if not ids:
         return {}
     wanted = _filter("capacity-reservation-id", ids)
@@ -323,7 +323,7 @@ async def _reservations(client: Client, ids: set[str]) -> dict[str, Reservation]
 
 
 async def _spot_usd(
-    client: Client, names: Sequence[str], now: datetime
+    client: AwsClient, names: Sequence[str], now: datetime
 ) -> dict[tuple[str, str], float]:
     """The newest price of each: those of one instant are one per type and zone."""
     found = await _all(
@@ -339,7 +339,7 @@ async def _spot_usd(
     return {(item.InstanceType, item.AvailabilityZone): item.SpotPrice for item in read}
 
 
-async def _quotas(client: Client, wanted: Sequence[AwsSection]) -> dict[str, float]:
+async def _quotas(client: AwsClient, wanted: Sequence[AwsSection]) -> dict[str, float]:
     """Launches need none of them: one that cannot be read is unknown."""
     codes = {
         quota_code(quota_family(section.instance_type), spot=market is Market.SPOT)

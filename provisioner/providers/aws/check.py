@@ -11,13 +11,13 @@ from datetime import datetime
 from difflib import get_close_matches
 
 from provisioner.money.price_book import PriceBook
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.catalogue import Catalogue, learn
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.aws.errors import refused_call, refused_launch, said_by
 from provisioner.providers.aws.offers import facts_of, offers_of
 from provisioner.providers.aws.permissions import PERMISSIONS
-from provisioner.providers.aws.quota_check import Need, by_quota, fits, too_small
+from provisioner.providers.aws.quota_check import PoolQuota, by_quota, fits, too_small
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.findings import OPTIONAL, CloudFinding, optional
@@ -38,10 +38,10 @@ _LEARNT = ("ssm:GetParameters", "servicequotas:GetServiceQuota")
 
 
 async def check(
-    account: Account, pools: Sequence[AwsMachines], prices: PriceBook, now: datetime
+    account: AwsAccount, pools: Sequence[AwsMachines], prices: PriceBook, now: datetime
 ) -> Sequence[CloudFinding]:
     """Never raises: what cannot be asked is a finding."""
-    client = Client(account)
+    client = AwsClient(account)
     client.open()
     try:
         return [finding async for finding in _findings(client, account, pools, prices, now)]
@@ -50,8 +50,8 @@ async def check(
 
 
 async def _findings(
-    client: Client,
-    account: Account,
+    client: AwsClient,
+    account: AwsAccount,
     pools: Sequence[AwsMachines],
     prices: PriceBook,
     now: datetime,
@@ -87,7 +87,7 @@ async def _findings(
 
 
 async def _missing(
-    client: Client, account: Account, features: Collection[str]
+    client: AwsClient, account: AwsAccount, features: Collection[str]
 ) -> AsyncIterator[str]:
     for permission in PERMISSIONS:
         action = permission.action
@@ -106,7 +106,7 @@ async def _missing(
             yield f"{action}: {_text(error)}"
 
 
-def _features(account: Account, pools: Sequence[AwsMachines]) -> set[str]:
+def _features(account: AwsAccount, pools: Sequence[AwsMachines]) -> set[str]:
     used = {"interruption_queue"} if account.queue_url else set()
     for wanted in pools:
         used |= {"reservations"} if wanted.section.reservations else set()
@@ -115,7 +115,7 @@ def _features(account: Account, pools: Sequence[AwsMachines]) -> set[str]:
     return used
 
 
-async def _try(client: Client, account: Account, action: str) -> None:
+async def _try(client: AwsClient, account: AwsAccount, action: str) -> None:
     """Without consequences."""
     service, _, name = action.partition(":")
     if service == "sqs":
@@ -135,7 +135,7 @@ async def _try(client: Client, account: Account, action: str) -> None:
     await client.call(service, operation, DryRun=True, **more)
 
 
-def _settings(section: AwsSection, catalogue: Catalogue, account: Account) -> Iterator[str]:
+def _settings(section: AwsSection, catalogue: Catalogue, account: AwsAccount) -> Iterator[str]:
     """What does not exist, by name."""
     name, region = section.instance_type, account.region
     if name not in catalogue.types:
@@ -163,8 +163,8 @@ def _settings(section: AwsSection, catalogue: Catalogue, account: Account) -> It
 
 
 async def _launches(
-    client: Client,
-    account: Account,
+    client: AwsClient,
+    account: AwsAccount,
     machines: AwsMachines,
     catalogue: Catalogue,
     prices: PriceBook,
@@ -198,14 +198,14 @@ def _intent(pool: str, offer: Offer) -> LaunchIntent:
 
 
 async def _quotas(
-    client: Client,
-    account: Account,
+    client: AwsClient,
+    account: AwsAccount,
     pools: Sequence[AwsMachines],
     catalogue: Catalogue,
     prices: PriceBook,
 ) -> AsyncIterator[CloudFinding]:
     needs = [
-        Need(
+        PoolQuota(
             pool=wanted.pool,
             instance_type=wanted.section.instance_type,
             most=wanted.max_instances,

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.errors import Refusal
 from windlass.base.json_types import JsonMapping
 
@@ -43,10 +43,10 @@ class AwsError(Exception):
         self.status = status
 
 
-class Client:
+class AwsClient:
     """The services of one account in one region."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: AwsAccount) -> None:
         self._account = account
         self._threads: ThreadPoolExecutor | None = None
         self._session: Any = None
@@ -114,7 +114,7 @@ def own_region() -> str | None:
     return found
 
 
-def _session(account: Account) -> Any:
+def _session(account: AwsAccount) -> Any:
     """Credentials as they are found in the usual places; with a role, those of the role, renewed before they end."""
     import boto3
 

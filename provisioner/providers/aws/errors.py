@@ -13,7 +13,7 @@ from provisioner.providers.aws.client import AwsError
 from provisioner.providers.aws.names import quota_name
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.providers.refusal_rules import (
-    Rule,
+    RefusalRule,
     first_rule,
     in_one_line,
     same_image,
@@ -39,69 +39,69 @@ def _spot(offer: Offer) -> Scope:
     return Scope(provider=offer.key.provider, market=Market.SPOT)
 
 
-_RULES: Sequence[Rule] = (
-    Rule(
+_RULES: Sequence[RefusalRule] = (
+    RefusalRule(
         r"InsufficientInstanceCapacity",
         BlockKind.PLACEMENT,
         usual,
         "the placement group is full: use another",
         text="limit of instances in this (spread )?placement group",
     ),
-    Rule(
+    RefusalRule(
         r"InsufficientInstanceCapacity|InsufficientHostCapacity|InsufficientCapacity.*"
         r"|UnfulfillableCapacity|SpotMaxPriceTooLow",
         BlockKind.CAPACITY,
         usual,
     ),
-    Rule(r"Unsupported", BlockKind.UNSUPPORTED, usual),
-    Rule(
+    RefusalRule(r"Unsupported", BlockKind.UNSUPPORTED, usual),
+    RefusalRule(
         r"ReservationCapacityExceeded|InvalidCapacityReservation.*|CapacityReservation.*",
         BlockKind.RESERVATION,
         without_reservation,
         "see reservations of the pool in master.yaml",
     ),
-    Rule(
+    RefusalRule(
         r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|InstanceLimitExceeded"
         r"|MaxFleetCountExceeded|MaxSpotFleetRequestCountExceeded",
         BlockKind.QUOTA,
         usual,
     ),
-    Rule(
+    RefusalRule(
         r"VolumeLimitExceeded|NetworkInterfaceLimitExceeded|AddressLimitExceeded",
         BlockKind.QUOTA,
         whole_account,
     ),
-    Rule(
+    RefusalRule(
         r"InsufficientFreeAddressesInSubnet|InsufficientAddressCapacity",
         BlockKind.NETWORK,
         usual,
         "give the pool a larger subnet, or more of them",
     ),
-    Rule(
+    RefusalRule(
         r"RequestLimitExceeded|Throttling.*|EC2ThrottledException|RequestThrottled.*|SlowDown"
         r"|TooManyRequests.*|PriorRequestNotComplete|BandwidthLimitExceeded",
         BlockKind.THROTTLED,
         usual,
     ),
-    Rule(
+    RefusalRule(
         r"AuthFailure\.ServiceLinkedRoleCreationNotPermitted",
         BlockKind.CONFIG,
         _spot,
         "create the service-linked role AWSServiceRoleForEC2Spot once: "
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
     ),
-    Rule(
+    RefusalRule(
         r"UnauthorizedOperation|AccessDenied.*",
         BlockKind.CONFIG,
         whole_account,
         "see what is missing with windlass master check --cloud",
     ),
-    Rule(
+    RefusalRule(
         r"OptInRequired|PendingVerification|Blocked|InvalidInstanceFamily",
         BlockKind.CONFIG,
         whole_account,
     ),
-    Rule(
+    RefusalRule(
         r"ExpiredToken.*|RequestExpired|AuthFailure.*|InvalidClientTokenId"
         r"|UnrecognizedClient.*|SignatureDoesNotMatch|InvalidAccessKeyId|IncompleteSignature"
         r"|MissingAuthenticationToken",
@@ -109,56 +109,56 @@ _RULES: Sequence[Rule] = (
         usual,
         "renew the master's credentials for AWS",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidAMIID.*|InvalidBlockDeviceMapping",
         BlockKind.CONFIG,
         same_image,
         "correct image_id or image_parameter of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidSubnet.*|InvalidZone.*",
         BlockKind.CONFIG,
         _subnet,
         "correct subnets, zones or network_interface.subnet_id of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidPlacementGroup.*",
         BlockKind.PLACEMENT,
         usual,
         "correct placement_group of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidGroup.*|InvalidSecurityGroup.*",
         BlockKind.CONFIG,
         same_type,
         "correct network_interface.security_group_id of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidKeyPair.*|InvalidKey\.Format",
         BlockKind.CONFIG,
         same_type,
         "correct ssh_key_name of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidParameter.*",
         BlockKind.CONFIG,
         same_type,
         "correct iam_instance_profile_arn of the pool",
         text="(?i)instance ?profile",
     ),
-    Rule(
+    RefusalRule(
         r"InvalidLaunchTemplate.*",
         BlockKind.CONFIG,
         same_type,
         "correct launch_template of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"Invalid.*|Missing.*|Unknown.*|Malformed.*|ParamValidationError|Encrypted.*|KMS.*|Client\..*",
         BlockKind.CONFIG,
         same_type,
         "correct the pool in master.yaml",
     ),
-    Rule(
+    RefusalRule(
         r"InternalError|InternalFailure|ServiceUnavailable.*|Unavailable|Server\.Internal.*"
         r"|IdempotentRequestInProgress",
         BlockKind.TRANSIENT,
@@ -211,7 +211,7 @@ def said_by(error: AwsError) -> str:
     return in_one_line(error.code, _ENCODED.sub("", error.message))
 
 
-def _rule_of(error: AwsError) -> Rule | None:
+def _rule_of(error: AwsError) -> RefusalRule | None:
     return first_rule(_RULES, error.code, error.message)
 
 

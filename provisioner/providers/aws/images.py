@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.providers.aws import tags
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState
 from windlass.base.errors import ProviderError
 from windlass.base.json_types import JsonMapping
@@ -29,7 +29,7 @@ def image_tags(order: ImageOrder, own: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def make_image(client: Client, order: ImageOrder, named: Mapping[str, str]) -> ImageAnswer:
+async def make_image(client: AwsClient, order: ImageOrder, named: Mapping[str, str]) -> ImageAnswer:
     """`named`: its tags. Raises AwsError, ProviderError."""
     for image in await _images(client, order):
         if image["State"] == "available":
@@ -67,7 +67,7 @@ async def make_image(client: Client, order: ImageOrder, named: Mapping[str, str]
     return ImageAnswer(state=ImageState.MAKING, note=f"AWS makes {made['ImageId']}")
 
 
-async def remove_image(client: Client, order: ImageOrder) -> bool:
+async def remove_image(client: AwsClient, order: ImageOrder) -> bool:
     """Raises AwsError."""
     images = await _images(client, order)
     for image in images:
@@ -79,7 +79,7 @@ async def remove_image(client: Client, order: ImageOrder) -> bool:
     return not images and not snapshots
 
 
-async def _images(client: Client, order: ImageOrder) -> Sequence[JsonMapping]:
+async def _images(client: AwsClient, order: ImageOrder) -> Sequence[JsonMapping]:
     reply = await client.call(
         "ec2",
         "describe_images",
@@ -89,19 +89,19 @@ async def _images(client: Client, order: ImageOrder) -> Sequence[JsonMapping]:
     return [each for each in reply["Images"] if each["State"] != "deregistered"]
 
 
-async def _snapshots(client: Client, order: ImageOrder) -> Sequence[JsonMapping]:
+async def _snapshots(client: AwsClient, order: ImageOrder) -> Sequence[JsonMapping]:
     wanted = [{"Name": f"tag:{tags.INTENT}", "Values": [order.bake_id]}]
     pages = client.pages("ec2", "describe_snapshots", OwnerIds=["self"], Filters=wanted)
     return [each async for page in pages for each in page["Snapshots"]]
 
 
-async def _state(client: Client, order: ImageOrder) -> str:
+async def _state(client: AwsClient, order: ImageOrder) -> str:
     reply = await client.call("ec2", "describe_instances", InstanceIds=[order.instance_id])
     found = [x for group in reply["Reservations"] for x in group["Instances"]]
     return str(found[0]["State"]["Name"]) if found else "terminated"
 
 
-async def _unless_gone(client: Client, operation: str, **asked: str) -> None:
+async def _unless_gone(client: AwsClient, operation: str, **asked: str) -> None:
     try:
         await client.call("ec2", operation, **asked)
     except AwsError as error:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 from provisioner.providers.aws import tags
-from provisioner.providers.aws.notices import Notice
+from provisioner.providers.aws.notices import InstanceNotice
 from provisioner.providers.base import FoundInstance, FoundState
 from windlass.base.json_types import JsonMapping
 
@@ -40,7 +40,7 @@ class _Placement(BaseModel):
     AvailabilityZone: str = ""
 
 
-class Instance(BaseModel):
+class Ec2Instance(BaseModel):
     """Those members of EC2's Instance that are read."""
 
     InstanceId: str
@@ -61,17 +61,17 @@ class Instance(BaseModel):
         return {tag.Key: tag.Value for tag in self.Tags}
 
 
-def instances_of(reservation: JsonMapping) -> Sequence[Instance]:
-    return [Instance.model_validate(item) for item in reservation.get("Instances", ())]
+def instances_of(reservation: JsonMapping) -> Sequence[Ec2Instance]:
+    return [Ec2Instance.model_validate(item) for item in reservation.get("Instances", ())]
 
 
-def machines_of(page: JsonMapping) -> Sequence[Instance]:
+def machines_of(page: JsonMapping) -> Sequence[Ec2Instance]:
     """Of one page of DescribeInstances."""
     return [x for reservation in page.get("Reservations", ()) for x in instances_of(reservation)]
 
 
 def found(
-    machine: Instance, *, region: str, notice: Notice | None, console: str = ""
+    machine: Ec2Instance, *, region: str, notice: InstanceNotice | None, console: str = ""
 ) -> FoundInstance:
     ours = machine.tags
     slots = tags.number(ours, tags.SLOTS, -1)
@@ -99,11 +99,11 @@ def found(
     )
 
 
-def _state_of(machine: Instance) -> FoundState:
+def _state_of(machine: Ec2Instance) -> FoundState:
     return _STATES.get(machine.State.Name, FoundState.RUNNING)
 
 
-def shut_itself_down(machine: Instance) -> bool:
+def shut_itself_down(machine: Ec2Instance) -> bool:
     return machine.State.Name == "terminated" and machine.StateReason.Code == _BY_ITSELF
 
 
@@ -113,7 +113,7 @@ def end_of_console(text: str) -> str:
     return " ".join(clean.split())[-CONSOLE_CHARS:]
 
 
-def _why_ended(machine: Instance, console: str) -> str:
+def _why_ended(machine: Ec2Instance, console: str) -> str:
     if machine.State.Name != "terminated":
         return ""
     if shut_itself_down(machine):

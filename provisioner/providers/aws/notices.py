@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from windlass.base.errors import ProviderError
 
 log = logging.getLogger(__name__)
@@ -26,20 +26,20 @@ INTERRUPTION = "EC2 Spot Instance Interruption Warning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class InstanceNotice:
     instance_id: str
     leaves_at: float
     why: str
 
 
-def notice_of(body: str) -> Notice | None:
+def notice_of(body: str) -> InstanceNotice | None:
     """None: an event of another kind, or none at all."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         event = json.loads(body)
         sent_at = datetime.fromisoformat(event["time"]).timestamp()
         instance_id = str(event["detail"]["instance-id"])
         if event["detail-type"] == INTERRUPTION:
-            return Notice(
+            return InstanceNotice(
                 instance_id=instance_id, leaves_at=sent_at + SPOT_NOTICE_S, why="spot interruption"
             )
     return None
@@ -48,13 +48,13 @@ def notice_of(body: str) -> Notice | None:
 class Notices:
     """Those of one queue. What was read is deleted from it by the next reading, when it has been acted upon."""
 
-    def __init__(self, client: Client, queue_url: str) -> None:
+    def __init__(self, client: AwsClient, queue_url: str) -> None:
         self._client = client
         self._queue_url = queue_url
-        self._known: dict[str, Notice] = {}
+        self._known: dict[str, InstanceNotice] = {}
         self._read: list[str] = []
 
-    async def read(self) -> Mapping[str, Notice]:
+    async def read(self) -> Mapping[str, InstanceNotice]:
         """By instance."""
         if self._queue_url:
             try:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provisioner.money.price_book import PriceBook
-from provisioner.providers.aws.account import Account
-from provisioner.providers.aws.catalogue import Catalogue, Image, Subnet, TypeFacts, image_path
+from provisioner.providers.aws.account import AwsAccount
+from provisioner.providers.aws.catalogue import (
+    Catalogue,
+    MachineImage,
+    Subnet,
+    TypeFacts,
+    image_path,
+)
 from provisioner.providers.aws.names import quota_code, quota_family, quota_name
 from provisioner.sections.aws import AwsMachines, AwsNetwork, AwsSection
 from provisioner.types import Market, Offer, OfferKey, Quota
@@ -23,7 +29,7 @@ CLOUD = "aws"
 DOUBTED = "EC2's spot price of"
 
 
-def image_of(section: AwsSection, facts: TypeFacts, catalogue: Catalogue) -> Image | None:
+def image_of(section: AwsSection, facts: TypeFacts, catalogue: Catalogue) -> MachineImage | None:
     id_ = section.image_id or catalogue.parameters.get(image_path(section, facts), "")
     return catalogue.images.get(id_)
 
@@ -70,7 +76,9 @@ def zones_of(section: AwsSection, catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(sorted(sold or wanted))
 
 
-def expected_offers(account: Account, machines: AwsMachines, prices: PriceBook) -> Sequence[Offer]:
+def expected_offers(
+    account: AwsAccount, machines: AwsMachines, prices: PriceBook
+) -> Sequence[Offer]:
     """Before EC2 was asked: as the configuration and the price book say, in a zone without a name."""
     zones = machines.section.zones or ("",)
     subnets = {zone: Subnet(id="", zone=zone, network="") for zone in zones}
@@ -80,7 +88,7 @@ def expected_offers(account: Account, machines: AwsMachines, prices: PriceBook) 
 
 
 def offers_of(
-    account: Account, machines: AwsMachines, catalogue: Catalogue, prices: PriceBook, now: float
+    account: AwsAccount, machines: AwsMachines, catalogue: Catalogue, prices: PriceBook, now: float
 ) -> Sequence[Offer]:
     """Cheapest kind first: reservations, then what everybody may buy."""
     section = machines.section
@@ -157,7 +165,7 @@ def quota_of(facts: TypeFacts, market: Market, catalogue: Catalogue) -> Quota | 
 
 
 def price_of(
-    account: Account,
+    account: AwsAccount,
     section: AwsSection,
     facts: TypeFacts,
     zone: str,

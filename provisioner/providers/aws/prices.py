@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
 from provisioner.money.fresh_prices import FreshPrice
-from provisioner.providers.aws.client import Client
+from provisioner.providers.aws.client import AwsClient
 from provisioner.providers.aws.offers import CLOUD
 from windlass.base.json_types import JsonMapping
 
@@ -22,7 +22,7 @@ _PLAIN = {
 
 
 async def list_prices(
-    client: Client, region: str, instance_types: Iterable[str], today: date
+    client: AwsClient, region: str, instance_types: Iterable[str], today: date
 ) -> Sequence[FreshPrice]:
     """Raises AwsError, OSError."""
     found = []

@@ -10,9 +10,9 @@ from datetime import date
 
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.money.price_book import PriceBook
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.catalogue import Catalogue, learn
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.aws.errors import (
     refused_call,
     refused_launch,
@@ -21,27 +21,27 @@ from provisioner.providers.aws.errors import (
 )
 from provisioner.providers.aws.images import image_tags, make_image, remove_image
 from provisioner.providers.aws.instances import (
-    Instance,
+    Ec2Instance,
     end_of_console,
     found,
     instances_of,
     machines_of,
     shut_itself_down,
 )
-from provisioner.providers.aws.notices import Notice, Notices
+from provisioner.providers.aws.notices import InstanceNotice, Notices
 from provisioner.providers.aws.offers import DOUBTED, expected_offers, facts_of, offers_of
 from provisioner.providers.aws.prices import list_prices
 from provisioner.providers.aws.request import run_instances
 from provisioner.providers.aws.tags import CLUSTER
 from provisioner.providers.base import (
     AnswersAtOnce,
-    Api,
     FoundInstance,
     FoundState,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
     LaunchResult,
+    LimitedCall,
     Rate,
 )
 from provisioner.providers.cloud_provider import CloudProvider, check_size
@@ -70,13 +70,13 @@ UserData = Callable[[LaunchIntent], str]
 """What the machines of a launch run first. Made of the intent and its `request["boot"]` alone."""
 
 
-class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
+class AwsProvider(CloudProvider[AwsSection, Catalogue, AwsClient], AnswersAtOnce):
     image_key = "image_id"
 
     def __init__(
         self,
         *,
-        account: Account,
+        account: AwsAccount,
         pools: Sequence[AwsMachines],
         cluster_id: str,
         clock: Clock,
@@ -84,7 +84,11 @@ class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
         user_data: UserData,
     ) -> None:
         super().__init__(
-            client=Client(account), pools=pools, cluster_id=cluster_id, clock=clock, prices=prices
+            client=AwsClient(account),
+            pools=pools,
+            cluster_id=cluster_id,
+            clock=clock,
+            prices=prices,
         )
         self._account = account
         self._user_data = user_data
@@ -99,11 +103,11 @@ class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
         return self._account.name
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         """Below the token buckets that EC2 documents, which others of the account use, too."""
         return {
-            Api.LAUNCH: Rate(burst=5, per_s=1.5),
-            Api.TERMINATE: Rate(burst=20, per_s=2.0),
+            LimitedCall.LAUNCH: Rate(burst=5, per_s=1.5),
+            LimitedCall.TERMINATE: Rate(burst=20, per_s=2.0),
         }
 
     async def list_prices(self, today: date) -> Sequence[FreshPrice]:
@@ -147,7 +151,7 @@ class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
 
     async def list(self) -> Inventory:
         notices = await self._notices.read()
-        machines: list[Instance] = []
+        machines: list[Ec2Instance] = []
         wanted = [{"Name": f"tag:{CLUSTER}", "Values": [self._cluster_id]}]
         async with self._asking():
             async for page in self._client.pages(
@@ -165,7 +169,7 @@ class AwsProvider(CloudProvider[AwsSection, Catalogue, Client], AnswersAtOnce):
         return Inventory(instances=tuple(instances))
 
     def _found(
-        self, machines: Sequence[Instance], notices: Mapping[str, Notice]
+        self, machines: Sequence[Ec2Instance], notices: Mapping[str, InstanceNotice]
     ) -> Sequence[FoundInstance]:
         return [
             found(

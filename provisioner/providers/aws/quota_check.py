@@ -10,7 +10,7 @@ from provisioner.providers.aws.names import quota_code, quota_family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class PoolQuota:
     """What one pool may have of one type at most."""
 
     pool: str
@@ -21,9 +21,9 @@ class Need:
     is_spot: bool = False
 
 
-def by_quota(needs: Iterable[Need]) -> Mapping[tuple[str, str], Sequence[Need]]:
+def by_quota(needs: Iterable[PoolQuota]) -> Mapping[tuple[str, str], Sequence[PoolQuota]]:
     """(code, name) of each quota -> what counts against it."""
-    found: dict[tuple[str, str], list[Need]] = defaultdict(list)
+    found: dict[tuple[str, str], list[PoolQuota]] = defaultdict(list)
     for need in needs:
         family = quota_family(need.instance_type)
         name = (
@@ -35,16 +35,16 @@ def by_quota(needs: Iterable[Need]) -> Mapping[tuple[str, str], Sequence[Need]]:
     return found
 
 
-def fits(limit: float, needs: Sequence[Need]) -> str:
+def fits(limit: float, needs: Sequence[PoolQuota]) -> str:
     """The limit, and how many of each type it would hold if nothing else ran."""
     each = {need.instance_type: int(limit // need.cpus) for need in needs if need.cpus}
     enough = " or ".join(f"{count} x {name}" for name, count in each.items())
     return f"{limit:g} vCPUs" + (f", enough for {enough}" if enough else "")
 
 
-def too_small(limit: float, needs: Sequence[Need]) -> str:
+def too_small(limit: float, needs: Sequence[PoolQuota]) -> str:
     """Why not all of it fits; empty: it does. Types of one pool share its maximum, so the largest of them counts."""
-    largest: dict[str, Need] = {}
+    largest: dict[str, PoolQuota] = {}
     for need in needs:
         known = largest.get(need.pool)
         if known is None or need.most * need.cpus > known.most * known.cpus:

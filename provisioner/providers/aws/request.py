@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.aws.catalogue import Catalogue, Image, TypeFacts
+from provisioner.providers.aws.catalogue import Catalogue, MachineImage, TypeFacts
 from provisioner.providers.aws.offers import image_of
 from provisioner.providers.aws.tags import tags_of
 from provisioner.providers.base import LaunchIntent
@@ -71,7 +71,7 @@ def _placement(intent: LaunchIntent) -> JsonMapping:
     return {"AvailabilityZone": key.zone, **group}
 
 
-def _root_disk(image: Image, section: AwsSection) -> JsonMapping:
+def _root_disk(image: MachineImage, section: AwsSection) -> JsonMapping:
     """By the image's own name of it: another would be a second disk."""
     return {
         "DeviceName": image.root_device,
@@ -165,7 +165,7 @@ def _no_image(intent: LaunchIntent, section: AwsSection) -> Refusal:
     )
 
 
-def _wrong_architecture(intent: LaunchIntent, image: Image, facts: TypeFacts) -> Refusal:
+def _wrong_architecture(intent: LaunchIntent, image: MachineImage, facts: TypeFacts) -> Refusal:
     return Refusal(
         BlockKind.CONFIG,
         f"image {image.id} is for {image.architecture}, and {facts.name} is {facts.architecture}: "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.client import GceError, GcpClient
 from provisioner.providers.gcp.names import last, region_of
 from provisioner.sections.gcp import GcpMachine, GcpSection
 
@@ -27,7 +27,7 @@ class TypeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class CapacityReservation:
     name: str
     zone: str
     machine_type: str
@@ -44,7 +44,7 @@ class Catalogue:
     """(machine type, zone) -> what it is; what a zone does not have is missing."""
     accelerators: frozenset[tuple[str, str]] = frozenset()
     """(GPU, zone)"""
-    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    reservations: Mapping[str, CapacityReservation] = field(default_factory=dict)
     asked_at: float = 0.0
     limits: Mapping[str, float] = field(default_factory=dict)
     """Metric of the region -> its quota. Missing: not known."""
@@ -58,8 +58,10 @@ class Catalogue:
         )
 
 
-async def learn(client: Client, region: str, wanted: Sequence[GcpSection], now: float) -> Catalogue:
-    """Ask for all that these pools may buy. Raises as `Client.call`; things that do not exist are left out."""
+async def learn(
+    client: GcpClient, region: str, wanted: Sequence[GcpSection], now: float
+) -> Catalogue:
+    """Ask for all that these pools may buy. Raises as `GcpClient.call`; things that do not exist are left out."""
     pages = await client.pages("Zones", "list")
     zones = {
         zone.name
@@ -88,7 +90,7 @@ async def learn(client: Client, region: str, wanted: Sequence[GcpSection], now: 
     )
 
 
-async def _quotas(client: Client, region: str) -> Sequence[Any]:
+async def _quotas(client: GcpClient, region: str) -> Sequence[Any]:
     """Launches need none of them: what cannot be read is unknown."""
     try:
         found = await client.call("Regions", "get", region=region)
@@ -98,7 +100,7 @@ async def _quotas(client: Client, region: str) -> Sequence[Any]:
     return tuple(found.quotas)
 
 
-async def _type(client: Client, name: str, zone: str) -> TypeFacts | None:
+async def _type(client: GcpClient, name: str, zone: str) -> TypeFacts | None:
     found = await _one(client, "MachineTypes", zone=zone, machine_type=name)
     if found is None:
         return None
@@ -111,12 +113,12 @@ async def _type(client: Client, name: str, zone: str) -> TypeFacts | None:
     )
 
 
-async def _has_gpu(client: Client, name: str, zone: str) -> bool:
+async def _has_gpu(client: GcpClient, name: str, zone: str) -> bool:
     found = await _one(client, "AcceleratorTypes", zone=zone, accelerator_type=name)
     return found is not None
 
 
-async def _one(client: Client, service: str, **request: str) -> Any:
+async def _one(client: GcpClient, service: str, **request: str) -> Any:
     try:
         return await client.call(service, "get", **request)
     except GceError as error:
@@ -126,18 +128,18 @@ async def _one(client: Client, service: str, **request: str) -> Any:
 
 
 async def _reservations(
-    client: Client, zones: set[str], wanted: Sequence[GcpSection]
-) -> dict[str, Reservation]:
+    client: GcpClient, zones: set[str], wanted: Sequence[GcpSection]
+) -> dict[str, CapacityReservation]:
     names = {name for section in wanted for name in section.reservations}
     if not names:
         return {}
-    found: dict[str, Reservation] = {}
+    found: dict[str, CapacityReservation] = {}
     for zone in sorted(zones):
         for page in await client.pages("Reservations", "list", zone=zone):
             for item in page.items:
                 if item.name in names:
                     properties = item.specific_reservation.instance_properties
-                    found[item.name] = Reservation(
+                    found[item.name] = CapacityReservation(
                         name=item.name,
                         zone=last(item.zone) or zone,
                         machine_type=properties.machine_type,

@@ -12,13 +12,13 @@ from difflib import get_close_matches
 from provisioner.money.price_book import PriceBook
 from provisioner.providers.findings import CloudFinding, optional
 from provisioner.providers.gcp.catalogue import Catalogue, learn
-from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.client import GceError, GcpClient
 from provisioner.providers.gcp.errors import refused_call
 from provisioner.providers.gcp.names import quota_family, quota_metric
 from provisioner.providers.gcp.offers import facts_of
 from provisioner.providers.gcp.permissions import PERMISSIONS
 from provisioner.providers.gcp.prices import COMPUTE_ENGINE
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.providers.web_pages import without_page
 from provisioner.sections.gcp import GcpMachines, GcpSection
 from provisioner.types import Market
@@ -30,10 +30,10 @@ _OF_THE_NETWORK = {"compute.subnetworks.use", "compute.subnetworks.useExternalIp
 
 
 async def check(
-    site: Site, pools: Sequence[GcpMachines], prices: PriceBook
+    site: GcpSite, pools: Sequence[GcpMachines], prices: PriceBook
 ) -> Sequence[CloudFinding]:
     """Never raises: what cannot be asked is a finding."""
-    client = Client(site)
+    client = GcpClient(site)
     client.open()
     try:
         return [finding async for finding in _findings(client, site, pools, prices)]
@@ -42,7 +42,7 @@ async def check(
 
 
 async def _findings(
-    client: Client, site: Site, pools: Sequence[GcpMachines], prices: PriceBook
+    client: GcpClient, site: GcpSite, pools: Sequence[GcpMachines], prices: PriceBook
 ) -> AsyncIterator[CloudFinding]:
     try:
         catalogue = await learn(client, site.region, [each.section for each in pools], 0.0)
@@ -69,7 +69,7 @@ async def _findings(
 
 
 async def _permissions(
-    client: Client, site: Site, pools: Sequence[GcpMachines]
+    client: GcpClient, site: GcpSite, pools: Sequence[GcpMachines]
 ) -> AsyncIterator[CloudFinding]:
     used = {"", *(feature for machines in pools for feature in _features(machines))}
     elsewhere = _NOT_OF_THE_PROJECT | (
@@ -89,7 +89,7 @@ async def _permissions(
     yield optional(site.name, "bake", list(_missing(wanted, granted, {"bake"})))
 
 
-async def _prices(client: Client, site: Site) -> CloudFinding:
+async def _prices(client: GcpClient, site: GcpSite) -> CloudFinding:
     """Anybody may read the catalogue of a project whose Cloud Billing API is on."""
     try:
         path = f"v1/{COMPUTE_ENGINE}/skus"
@@ -119,7 +119,7 @@ def _features(machines: GcpMachines) -> Iterator[str]:
         yield "reservations"
 
 
-def _zones(site: Site, section: GcpSection, catalogue: Catalogue) -> Iterator[str]:
+def _zones(site: GcpSite, section: GcpSection, catalogue: Catalogue) -> Iterator[str]:
     """Every zone that is named; without names at least one."""
     machine, zones = section.instance_type, section.all_zones
     for zone in zones:
@@ -144,7 +144,7 @@ def _reservations(section: GcpSection, catalogue: Catalogue) -> Iterator[str]:
 
 
 def _quotas(
-    site: Site,
+    site: GcpSite,
     machines: GcpMachines,
     catalogue: Catalogue,
     prices: PriceBook,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from windlass.base.json_types import JsonMapping
 
 THREADS = 8
@@ -49,17 +49,17 @@ class GceError(Exception):
         self.details = tuple(details)
 
 
-class Message(NamedTuple):
+class RequestPart(NamedTuple):
     """A part of a request, as JSON in the API's own names: for whatever operators may write themselves."""
 
     type: str
     body: JsonMapping
 
 
-class Client:
+class GcpClient:
     """The API for one project. Replies are the vendor's messages (proto-plus)."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: GcpSite) -> None:
         self._site = site
         self._threads: ThreadPoolExecutor | None = None
         self._credentials: Any = None
@@ -207,7 +207,7 @@ class Client:
 
 
 def _built(part: Any) -> Any:
-    if not isinstance(part, Message):
+    if not isinstance(part, RequestPart):
         return part
     from google.cloud import compute_v1
     from google.protobuf.json_format import ParseError

@@ -13,7 +13,7 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.providers.gcp.client import GceError
 from provisioner.providers.refusal_rules import (
-    Rule,
+    RefusalRule,
     first_rule,
     in_one_line,
     same_image,
@@ -35,100 +35,100 @@ def _placed(offer: Offer) -> Scope | None:
     return None if offer.key.placement else Scope.of(offer.key)
 
 
-_RULES: Sequence[Rule] = (
-    Rule(
+_RULES: Sequence[RefusalRule] = (
+    RefusalRule(
         r"zoneresourcepoolexhausted(withdetails)?|resourcepoolexhausted|insufficientcapacity"
         r"|stockout|vmmincountnotreached",
         BlockKind.CAPACITY,
         usual,
     ),
     # A spot machine that is taken back while it is being made.
-    Rule(r"unsupportedoperation", BlockKind.CAPACITY, usual),
-    Rule(
+    RefusalRule(r"unsupportedoperation", BlockKind.CAPACITY, usual),
+    RefusalRule(
         r"reservation(notfound|notready|capacityexceeded|incompatible).*|automaticreservations.*",
         BlockKind.RESERVATION,
         without_reservation,
         "see reservations of the pool in master.yaml",
     ),
-    Rule(
+    RefusalRule(
         r"invalid|badrequest|notfound|resourcenotfound",
         BlockKind.RESERVATION,
         without_reservation,
         "see reservations of the pool in master.yaml",
         text=r"(?i)/reservations/|reservation '",
     ),
-    Rule(r"quotaexceeded|limitexceeded|quotalimitexceeded", BlockKind.QUOTA, usual),
-    Rule(
+    RefusalRule(r"quotaexceeded|limitexceeded|quotalimitexceeded", BlockKind.QUOTA, usual),
+    RefusalRule(
         r"ipspaceexhausted.*",
         BlockKind.NETWORK,
         usual,
         "give the pool a larger subnetwork",
     ),
-    Rule(
+    RefusalRule(
         r".*(resourcepolicy|placement|collocat).*",
         BlockKind.PLACEMENT,
         _placed,
         "see placement_policy of the pool",
     ),
-    Rule(
+    RefusalRule(
         r"invalid|badrequest|conditionnotmet|notfound|resourcenotfound",
         BlockKind.PLACEMENT,
         _placed,
         "see placement_policy of the pool",
         text=r"(?i)placement polic|resourcePolicies",
     ),
-    Rule(
+    RefusalRule(
         r"(user)?ratelimitexceeded|resourceoperationrateexceeded|concurrentoperations.*|429"
         r"|resourceexhausted|operationquota.*",
         BlockKind.THROTTLED,
         usual,
     ),
-    Rule(
+    RefusalRule(
         r"autherror|unauthenticated|required|401",
         BlockKind.AUTH,
         usual,
         "renew the master's credentials for Google Cloud",
     ),
-    Rule(
+    RefusalRule(
         r"accessnotconfigured|servicedisabled",
         BlockKind.CONFIG,
         whole_account,
         "enable the API: gcloud services enable compute.googleapis.com",
     ),
-    Rule(
+    RefusalRule(
         r"vmexternalipaccesspolicyconstraint|conditionnotmet",
         BlockKind.CONFIG,
         same_type,
         "a policy of the organisation forbids it: set network_interface.external_ip to false",
         text=r"(?i)external.?ip",
     ),
-    Rule(
+    RefusalRule(
         r"forbidden|permissions?.*|403|serviceaccountaccessdenied|insufficientpermissions",
         BlockKind.CONFIG,
         whole_account,
         "see what is missing with windlass master check --cloud",
     ),
-    Rule(
+    RefusalRule(
         r"invalid|badrequest|notfound|resourcenotfound|unsupported",
         BlockKind.UNSUPPORTED,
         usual,
         text=r"(?i)machine type with name|machineTypes/|acceleratorTypes/|not compatible for creating",
     ),
-    Rule(
+    RefusalRule(
         r"invalid|badrequest|notfound|resourcenotfound|imagenotfound|404",
         BlockKind.CONFIG,
         same_image,
         "correct boot_disk_source_image or boot_disk_size of the pool",
         text=r"(?i)/images/|disk size|sourceImage",
     ),
-    Rule(
+    RefusalRule(
         r"notfound|resourcenotfound|invalid|badrequest|404",
         BlockKind.CONFIG,
         same_type,
         "correct network_interface of the pool",
         text=r"(?i)/(sub)?networks/|(sub)?network",
     ),
-    Rule(
+    RefusalRule(
         r"notfound|resourcenotfound|invalid|badrequest|404",
         BlockKind.CONFIG,
         same_type,
@@ -136,14 +136,14 @@ _RULES: Sequence[Rule] = (
         text=r"(?i)service.?account",
     ),
     # What was being made was deleted meanwhile, by us or by others.
-    Rule(r"resourcenotfound", BlockKind.CAPACITY, usual, text="deleted"),
-    Rule(
+    RefusalRule(r"resourcenotfound", BlockKind.CAPACITY, usual, text="deleted"),
+    RefusalRule(
         r"invalid.*|badrequest|notfound|resourcenotfound|required|conditionnotmet|parseerror|400|404|412",
         BlockKind.CONFIG,
         same_type,
         "correct the pool in master.yaml",
     ),
-    Rule(
+    RefusalRule(
         r"backenderror|internalerror|internal|resourcenotready|serviceunavailable|timeout|5\d\d",
         BlockKind.TRANSIENT,
         usual,
@@ -186,7 +186,7 @@ def said_by(error: GceError) -> str:
     return in_one_line(error.code, error.message)
 
 
-def _rule_of(error: GceError) -> Rule | None:
+def _rule_of(error: GceError) -> RefusalRule | None:
     """Their codes are without underscores, in lower case."""
     return first_rule(_RULES, error.code.replace("_", "").lower(), error.message)
 

@@ -23,19 +23,19 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handle:
+class LaunchHandle:
     base: str
     """The names of its machines are this and their number."""
     count: int
     key: OfferKey
 
     @classmethod
-    def of(cls, intent: LaunchIntent, prefix: str) -> Handle:
+    def of(cls, intent: LaunchIntent, prefix: str) -> LaunchHandle:
         base = f"{prefix}{intent.token[:TOKEN_CHARS]}"
         return cls(base=base, count=intent.count, key=intent.offer.key)
 
     @classmethod
-    def read(cls, text: str, provider: str) -> Handle | None:
+    def read(cls, text: str, provider: str) -> LaunchHandle | None:
         found = _TEXT.fullmatch(text)
         if found is None or found["market"] not in {*Market}:
             return None

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from provisioner.providers.gcp import labels
-from provisioner.providers.gcp.client import Client, GceError, Message
+from provisioner.providers.gcp.client import GceError, GcpClient, RequestPart
 from provisioner.providers.gcp.machines import STOPPED
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState
 from windlass.base.errors import ProviderError
@@ -23,7 +23,7 @@ def image_path(project: str, name: str) -> str:
     return f"projects/{project}/global/images/{name}"
 
 
-async def make_image(client: Client, order: ImageOrder, zone: str) -> ImageAnswer:
+async def make_image(client: GcpClient, order: ImageOrder, zone: str) -> ImageAnswer:
     """Raises GceError, ProviderError."""
     image = await _found(client, "Images", image=order.name)
     if image is not None:
@@ -44,7 +44,7 @@ async def make_image(client: Client, order: ImageOrder, zone: str) -> ImageAnswe
         operation = await client.call(
             "Images",
             "insert",
-            image_resource=Message("Image", _image(order, disk)),
+            image_resource=RequestPart("Image", _image(order, disk)),
             request_id=str(uuid.uuid5(_REQUESTS, order.bake_id)),
         )
     except GceError as error:
@@ -56,7 +56,7 @@ async def make_image(client: Client, order: ImageOrder, zone: str) -> ImageAnswe
     return ImageAnswer(state=ImageState.MAKING, note=f"Google makes image {order.name}")
 
 
-async def remove_image(client: Client, order: ImageOrder) -> bool:
+async def remove_image(client: GcpClient, order: ImageOrder) -> bool:
     """Raises GceError."""
     try:
         await client.call("Images", "delete", image=order.name)
@@ -83,7 +83,7 @@ def _image(order: ImageOrder, disk: str) -> JsonObject:
     }
 
 
-async def _found(client: Client, service: str, **which: str) -> Any:
+async def _found(client: GcpClient, service: str, **which: str) -> Any:
     """None: it does not exist."""
     try:
         return await client.call(service, "get", **which)

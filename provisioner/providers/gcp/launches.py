@@ -9,9 +9,9 @@ from typing import Any
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, LaunchAnswer, LaunchIntent, LaunchResult
 from provisioner.providers.errors import Refusal
-from provisioner.providers.gcp.client import Client, GceError, Message
+from provisioner.providers.gcp.client import GceError, GcpClient, RequestPart
 from provisioner.providers.gcp.errors import refused_call, refused_launch, refused_stop
-from provisioner.providers.gcp.handles import LOOK_AGAIN_S, Handle
+from provisioner.providers.gcp.handles import LOOK_AGAIN_S, LaunchHandle
 from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.machines import WAITING
 from provisioner.types import Offer
@@ -24,14 +24,16 @@ _EXISTS = ("alreadyExists", "409", "resourceInUseByAnotherResource")
 _UNKNOWN = ("notFound", "404")
 
 
-class Launches:
+class GcpLaunches:
     """Of one site."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: GcpClient, name: str) -> None:
         self._client = client
         self._name = name
 
-    async def launch(self, intent: LaunchIntent, handle: Handle, user_data: str) -> LaunchAnswer:
+    async def launch(
+        self, intent: LaunchIntent, handle: LaunchHandle, user_data: str
+    ) -> LaunchAnswer:
         """`intent.request["properties"]` with labels and user data; all machines or none."""
         body = {
             "count": str(intent.count),
@@ -45,7 +47,9 @@ class Launches:
                 "bulk_insert",
                 zone=handle.zone,
                 request_id=handle.request_id,
-                bulk_insert_instance_resource_resource=Message("BulkInsertInstanceResource", body),
+                bulk_insert_instance_resource_resource=RequestPart(
+                    "BulkInsertInstanceResource", body
+                ),
             )
         except GceError as error:
             if error.code in _EXISTS:  # Google forgets requests after an hour, names never
@@ -59,7 +63,7 @@ class Launches:
         return _outcome(handle, operation, intent.offer)
 
     async def answer(self, text: str) -> LaunchAnswer:
-        handle = Handle.read(text, self._name)
+        handle = LaunchHandle.read(text, self._name)
         if handle is None:
             raise Refusal(BlockKind.CAPACITY, f"no launch is called {text}")
         operation = await self._found(handle)
@@ -69,7 +73,7 @@ class Launches:
 
     async def cancel(self, text: str) -> None:
         """Machines that wait are deleted like others, which ends their operation."""
-        handle = Handle.read(text, self._name)
+        handle = LaunchHandle.read(text, self._name)
         if handle is None:
             return
         left = await self.delete(dict.fromkeys(handle.names, handle.zone))
@@ -123,7 +127,7 @@ class Launches:
         except GceError as error:  # made or not: the same call is made again
             raise ConnectionError(f"the operation cannot be followed: {error}") from None
 
-    async def _found(self, handle: Handle) -> Any:
+    async def _found(self, handle: LaunchHandle) -> Any:
         wanted = f'clientOperationId = "{handle.request_id}"'
         try:
             pages = await self._client.pages(
@@ -133,7 +137,7 @@ class Launches:
             raise refused_call(error) from None
         return next((operation for page in pages for operation in page.items), None)
 
-    async def _existing(self, handle: Handle) -> LaunchAnswer:
+    async def _existing(self, handle: LaunchHandle) -> LaunchAnswer:
         """What became of a request of which Google does not know any more."""
         states = await asyncio.gather(*(self._state(handle.zone, name) for name in handle.names))
         if any(state in WAITING for state in states):
@@ -155,7 +159,7 @@ class Launches:
         return str(found.status)
 
 
-def _outcome(handle: Handle, operation: Any, offer: Offer) -> LaunchAnswer:
+def _outcome(handle: LaunchHandle, operation: Any, offer: Offer) -> LaunchAnswer:
     if not _is_done(operation):
         text = operation.status_message or "being provisioned"
         return _accepted(handle, " ".join(text.split()))
@@ -208,5 +212,5 @@ def _first(errors: Sequence[Any]) -> GceError:
     return GceError(first.code, first.message, details=details)
 
 
-def _accepted(handle: Handle, reason: str) -> Accepted:
+def _accepted(handle: LaunchHandle, reason: str) -> Accepted:
     return Accepted(handle=handle.text, look_again_s=LOOK_AGAIN_S, reason=reason)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.gcp import labels
-from provisioner.providers.gcp.handles import LOOK_AGAIN_S, Handle
+from provisioner.providers.gcp.handles import LOOK_AGAIN_S, LaunchHandle
 from provisioner.providers.gcp.names import kind_name, last, region_of
 from provisioner.providers.images import is_bake
 from provisioner.types import OfferKey
@@ -48,7 +48,7 @@ class GceMachine:
         return self.status in STOPPED and not is_bake(labels.value_of(self.labels, labels.INTENT))
 
 
-class Page(NamedTuple):
+class MachinePage(NamedTuple):
     """A part of a list."""
 
     machines: Sequence[GceMachine]
@@ -58,7 +58,7 @@ class Page(NamedTuple):
     """Zone -> why its machines are not in it."""
 
 
-def page_of(page: Any) -> Page:
+def page_of(page: Any) -> MachinePage:
     """`page`: an InstanceAggregatedList of the vendor's."""
     unseen = {last(zone): "it is unreachable" for zone in page.unreachables}
     machines: list[GceMachine] = []
@@ -66,7 +66,7 @@ def page_of(page: Any) -> Page:
         machines += [machine_of(item) for item in part.instances]
         if part.warning.code not in ("", _EMPTY):
             unseen[last(scope)] = part.warning.message or part.warning.code
-    return Page(machines, [found_of(m) for m in machines if not m.is_waiting], unseen)
+    return MachinePage(machines, [found_of(m) for m in machines if not m.is_waiting], unseen)
 
 
 def machine_of(item: Any) -> GceMachine:
@@ -157,8 +157,8 @@ def groups_of(machines: Iterable[GceMachine]) -> Sequence[FoundGroup]:
     ]
 
 
-def _handle(machine: GceMachine) -> Handle:
-    return Handle(
+def _handle(machine: GceMachine) -> LaunchHandle:
+    return LaunchHandle(
         base=machine.name.rpartition("-")[0],
         count=int(labels.number_of(machine.labels, labels.COUNT) or 1),
         key=machine.key,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from provisioner.money.price_book import PriceBook
 from provisioner.providers.gcp.catalogue import Catalogue, TypeFacts
 from provisioner.providers.gcp.names import last, quota_family, quota_metric, short
-from provisioner.providers.gcp.site import IMAGE_CPU, IMAGE_GPU, Site
+from provisioner.providers.gcp.site import IMAGE_CPU, IMAGE_GPU, GcpSite
 from provisioner.sections.gcp import GcpMachine, GcpMachines, GcpSection
 from provisioner.types import Market, Offer, OfferKey, Quota
 
@@ -44,13 +44,13 @@ def image_of(section: GcpSection, facts: TypeFacts) -> str:
     return section.boot_disk_source_image or (IMAGE_GPU if facts.gpus else IMAGE_CPU)
 
 
-def expected_offers(site: Site, machines: GcpMachines, prices: PriceBook) -> Sequence[Offer]:
+def expected_offers(site: GcpSite, machines: GcpMachines, prices: PriceBook) -> Sequence[Offer]:
     """Before Google was asked: as the configuration and the price book say."""
     return offers_of(site, machines, Catalogue(zones=frozenset({f"{site.region}-?"})), prices)
 
 
 def offers_of(
-    site: Site, machines: GcpMachines, catalogue: Catalogue, prices: PriceBook
+    site: GcpSite, machines: GcpMachines, catalogue: Catalogue, prices: PriceBook
 ) -> Sequence[Offer]:
     """Cheapest kind first: reservations, then what everybody may buy."""
     section = machines.section
@@ -112,7 +112,7 @@ def _offer(
 
 
 def _key(
-    site: Site, section: GcpSection, zone: str, market: Market, reservation: str = ""
+    site: GcpSite, section: GcpSection, zone: str, market: Market, reservation: str = ""
 ) -> OfferKey:
     return OfferKey(
         provider=site.name,
@@ -125,7 +125,7 @@ def _key(
     )
 
 
-def _reserved(site: Site, section: GcpSection, catalogue: Catalogue) -> list[OfferKey]:
+def _reserved(site: GcpSite, section: GcpSection, catalogue: Catalogue) -> list[OfferKey]:
     found = [catalogue.reservations.get(name) for name in section.reservations]
     return [
         _key(site, section, each.zone, Market.RESERVED, each.name)
@@ -136,7 +136,7 @@ def _reserved(site: Site, section: GcpSection, catalogue: Catalogue) -> list[Off
     ]
 
 
-def _open_to_all(site: Site, section: GcpSection, catalogue: Catalogue) -> list[OfferKey]:
+def _open_to_all(site: GcpSite, section: GcpSection, catalogue: Catalogue) -> list[OfferKey]:
     """In the zones that have it. If none has, in all that are wanted: Google then says so, and that is shown."""
     wanted = set(section.all_zones) or set(catalogue.zones)
     sold = {zone for zone in wanted if catalogue.sells(section.instance_type, zone)}

@@ -12,7 +12,7 @@ from datetime import date
 
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.gcp.catalogue import TypeFacts
-from provisioner.providers.gcp.client import Client
+from provisioner.providers.gcp.client import GcpClient
 from provisioner.providers.gcp.offers import CLOUD
 from provisioner.sections.gcp import GcpMachine
 from provisioner.types import Market
@@ -39,7 +39,7 @@ Parts = Mapping[tuple[Market, str], float]
 
 
 async def list_prices(
-    client: Client,
+    client: GcpClient,
     region: str,
     bought: Iterable[tuple[GcpMachine, TypeFacts]],
     today: date,

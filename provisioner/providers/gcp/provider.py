@@ -11,25 +11,25 @@ from datetime import date
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.money.price_book import PriceBook
 from provisioner.providers.base import (
-    Api,
     FoundInstance,
     FoundState,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
+    LimitedCall,
     Rate,
 )
 from provisioner.providers.cloud_provider import CloudProvider, check_size
 from provisioner.providers.gcp.catalogue import Catalogue, learn
-from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.client import GceError, GcpClient
 from provisioner.providers.gcp.errors import refused_call
-from provisioner.providers.gcp.handles import Handle
+from provisioner.providers.gcp.handles import LaunchHandle
 from provisioner.providers.gcp.images import make_image, remove_image
 from provisioner.providers.gcp.labels import CLUSTER, POOL, filter_of, value_of
-from provisioner.providers.gcp.launches import Launches
+from provisioner.providers.gcp.launches import GcpLaunches
 from provisioner.providers.gcp.machines import (
     GceMachine,
-    Page,
+    MachinePage,
     groups_of,
     page_of,
     with_last_words,
@@ -38,7 +38,7 @@ from provisioner.providers.gcp.names import region_of
 from provisioner.providers.gcp.offers import expected_offers, facts_of, offers_of
 from provisioner.providers.gcp.prices import list_prices
 from provisioner.providers.gcp.request import properties
-from provisioner.providers.gcp.site import NAME_PREFIX, Site
+from provisioner.providers.gcp.site import NAME_PREFIX, GcpSite
 from provisioner.providers.images import ImageAnswer, ImageOrder
 from provisioner.sections.gcp import GcpMachines, GcpSection
 from provisioner.types import Market, Offer, Scope
@@ -57,13 +57,13 @@ UserData = Callable[[LaunchIntent, Sequence[str]], str]
 """What the machines of a launch run first, and their names. Made of the intent and its `request["boot"]` alone."""
 
 
-class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
+class GcpProvider(CloudProvider[GcpSection, Catalogue, GcpClient]):
     image_key = "boot_disk_source_image"
 
     def __init__(
         self,
         *,
-        site: Site,
+        site: GcpSite,
         pools: Sequence[GcpMachines],
         cluster_id: str,
         clock: Clock,
@@ -71,11 +71,11 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
         user_data: UserData,
     ) -> None:
         super().__init__(
-            client=Client(site), pools=pools, cluster_id=cluster_id, clock=clock, prices=prices
+            client=GcpClient(site), pools=pools, cluster_id=cluster_id, clock=clock, prices=prices
         )
         self._site = site
         self._user_data = user_data
-        self._launches = Launches(self._client, site.name)
+        self._launches = GcpLaunches(self._client, site.name)
         self._zones: dict[str, str] = {}
         """Name of a machine -> its zone."""
         self._stopped: dict[str, str] = {}
@@ -86,11 +86,11 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
         return self._site.name
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         """Below the quotas per project and minute that Google sets at first, which others use, too."""
         return {
-            Api.LAUNCH: Rate(burst=10, per_s=2.0),
-            Api.TERMINATE: Rate(burst=10, per_s=2.0),
+            LimitedCall.LAUNCH: Rate(burst=10, per_s=2.0),
+            LimitedCall.TERMINATE: Rate(burst=10, per_s=2.0),
         }
 
     async def list_prices(self, today: date) -> Sequence[FreshPrice]:
@@ -122,7 +122,7 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
         }
 
     async def launch(self, intent: LaunchIntent) -> LaunchAnswer:
-        handle = Handle.of(intent, intent.request["name_prefix"])
+        handle = LaunchHandle.of(intent, intent.request["name_prefix"])
         user_data = self._user_data(intent, handle.names)
         check_size(user_data, intent, MAX_USER_DATA, "Google")
         self._zones |= dict.fromkeys(handle.names, handle.zone)
@@ -196,7 +196,7 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
         text = " | ".join(line for line in lines if line)[-CONSOLE_CHARS:]
         return "".join(char for char in text if char.isprintable())
 
-    async def _listed(self) -> Page:
+    async def _listed(self) -> MachinePage:
         """Of this region, and the zones of it that are not in the list."""
         async with _asking():
             pages = await self._client.read(
@@ -207,13 +207,13 @@ class GcpProvider(CloudProvider[GcpSection, Catalogue, Client]):
                 max_results=PAGE,
             )
         unseen = {zone: why for page in pages for zone, why in page.unseen.items()}
-        return Page(
+        return MachinePage(
             machines=[machine for page in pages for machine in page.machines],
             found=self._with_stopped(pages),
             unseen={z: why for z, why in unseen.items() if region_of(z) == self._site.region},
         )
 
-    def _with_stopped(self, pages: Sequence[Page]) -> Sequence[FoundInstance]:
+    def _with_stopped(self, pages: Sequence[MachinePage]) -> Sequence[FoundInstance]:
         off = {m.name for page in pages for m in page.machines if m.is_over and self._may_start(m)}
         return [
             replace(each, state=FoundState.STOPPED) if each.instance_id in off else each

@@ -11,7 +11,7 @@ NAME_PREFIX = "windlass-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class GcpSite:
     """One project in one region: one `Provider`."""
 
     name: str

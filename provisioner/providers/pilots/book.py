@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from provisioner.batch.base import EndCause, task_name
 from provisioner.batch.disks import Disk
-from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.pilots.offers import staggered
 from windlass.base.files import write_atomic
 
-SHAPES = TypeAdapter(Shape)
+SHAPES = TypeAdapter(JobShape)
 """As they are in requests: plain JSON."""
 
 
@@ -71,7 +71,7 @@ class Pilot(BaseModel):
         return task_name(self.array, self.number) if self.array else self.tag
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> JobShape:
         """Jobs of an array have one time limit."""
         frozen = SHAPES.validate_python(self.intent.request["shape"])
         return frozen if self.array else staggered(frozen, self.intent.token)

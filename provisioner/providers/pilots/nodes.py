@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from provisioner.batch.base import JobReport, Site
+from provisioner.batch.base import JobReport, SiteFacts
 from provisioner.ports import PilotHost
 from provisioner.providers.pilots.book import Pilot
 
@@ -26,7 +26,7 @@ def disabled(pilots: Iterable[Pilot], host: PilotHost) -> frozenset[str]:
 
 
 def avoided(
-    pilots: Iterable[Pilot], pool: str, host: PilotHost, site: Site | None
+    pilots: Iterable[Pilot], pool: str, host: PilotHost, site: SiteFacts | None
 ) -> tuple[str, ...]:
     """By new pilots of that pool. Names of none of the site's nodes are left out: Slurm refuses a job with these."""
     if site is None:

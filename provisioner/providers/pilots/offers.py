@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from provisioner.batch.base import Queue, Site
-from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.batch.base import Queue, SiteFacts
+from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.errors import Refusal
@@ -49,13 +49,13 @@ class PilotOptions:
     queue_deadline_s: float | None = None
 
 
-def queue_of(options: PilotOptions, site: Site | None) -> Queue | None:
+def queue_of(options: PilotOptions, site: SiteFacts | None) -> Queue | None:
     """None: the site does not have it, or is not known yet."""
     return None if site is None else site.queue(options.queue)
 
 
 def offers_of(
-    provider: str, options: PilotOptions, site: Site | None, queued: int
+    provider: str, options: PilotOptions, site: SiteFacts | None, queued: int
 ) -> Iterator[tuple[Offer, float]]:
     """One for each walltime, with it. `queued`: nodes of the pool that have not come yet.
 
@@ -97,7 +97,7 @@ def offers_of(
 
 
 def sold_as(
-    provider: str, pools: Iterable[PilotOptions], site: Site | None, intent: LaunchIntent
+    provider: str, pools: Iterable[PilotOptions], site: SiteFacts | None, intent: LaunchIntent
 ) -> tuple[PilotOptions, float]:
     """What sells it now, and for how long. Raises Refusal."""
     for options in pools:
@@ -121,12 +121,12 @@ def slots_of(options: PilotOptions, queue: Queue | None) -> int | None:
 
 def shape_of(
     options: PilotOptions, offer: Offer, walltime_s: float, nodes: int, queue: Queue | None
-) -> Shape:
+) -> JobShape:
     """What a job of that offer asks for, but for its own share of `STAGGER`."""
     gpus = _slot_type(options, queue) != "cpu"
     cpus = options.cpus_per_slot or (None if gpus else 1)
     memory = options.memory_mib_per_slot
-    return Shape(
+    return JobShape(
         system=options.system,
         queue=offer.key.region,
         nodes=nodes,
@@ -142,7 +142,7 @@ def shape_of(
     )
 
 
-def staggered(shape: Shape, token: str) -> Shape:
+def staggered(shape: JobShape, token: str) -> JobShape:
     """The same for the same launch. Whole minutes, for Slurm counts those."""
     if shape.walltime_s is None:
         return shape

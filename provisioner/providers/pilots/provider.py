@@ -25,26 +25,26 @@ from provisioner.batch.base import (
     JobRefused,
     JobReport,
     NoAnswer,
-    Site,
+    SiteFacts,
     bad_ends_count_before,
     end_words,
     job_prefix,
     look_every_s,
     to_confirm,
 )
-from provisioner.batch.collector import Collector
+from provisioner.batch.collector import EndCollector
 from provisioner.batch.disks import Disk
 from provisioner.capacity.refusals import BlockKind
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
-    Api,
     CannotStop,
     FoundInstance,
     Inventory,
     LaunchAnswer,
     LaunchIntent,
     LaunchResult,
+    LimitedCall,
     Rate,
 )
 from provisioner.providers.errors import Refusal
@@ -117,7 +117,7 @@ class PilotProvider(CannotStop):
         )
         self._arrival_s = arrival_s
         self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
-        self._site: Site | None = None
+        self._site: SiteFacts | None = None
         self._seen: dict[str, JobReport] = {}
         """What the site last said of the jobs in the book."""
         self._absent: dict[str, float] = {}
@@ -132,7 +132,7 @@ class PilotProvider(CannotStop):
         self._launching: dict[str, asyncio.Lock] = {}
         self._heard_since: float | None = None
         """Since when the site has answered, each time. None: not since the start, or not the last time."""
-        self._collector = Collector(self._note_change)
+        self._collector = EndCollector(self._note_change)
         self._host = host
         self._stages = PilotStages(host, disk, clock.monotonic)
 
@@ -141,11 +141,11 @@ class PilotProvider(CannotStop):
         return self._name
 
     @property
-    def rates(self) -> Mapping[Api, Rate]:
+    def rates(self) -> Mapping[LimitedCall, Rate]:
         """Of launches: what comes together may be one submission, and these are paced by themselves."""
         most = self._system.most_tasks
         launches = Rate(burst=most, per_s=most) if most > 1 else SUBMISSIONS
-        return {Api.LAUNCH: launches, Api.TERMINATE: TERMINATIONS}
+        return {LimitedCall.LAUNCH: launches, LimitedCall.TERMINATE: TERMINATIONS}
 
     @property
     def list_every_s(self) -> float:

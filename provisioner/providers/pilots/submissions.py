@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from provisioner.batch.base import BatchSystem, JobRefused, JobSpec, NoAnswer, task_id
 from provisioner.batch.disks import Disk
 from provisioner.capacity.pacing import Pacing
-from provisioner.providers.base import Api, Rate
+from provisioner.providers.base import LimitedCall, Rate
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from windlass.base.clock import Clock
 
@@ -58,7 +58,7 @@ class Submissions:
         self._token = token
         self._prefix = prefix
         self._gather_s = gather_s
-        self._pacing = Pacing({Api.LAUNCH: SUBMISSIONS}, clock)
+        self._pacing = Pacing({LimitedCall.LAUNCH: SUBMISSIONS}, clock)
         self._gathering: dict[str, list[_Order]] = {}
 
     async def submit(self, pilot: Pilot, avoid: Sequence[str]) -> str:
@@ -116,7 +116,7 @@ class Submissions:
             left = left[size:]
 
     async def _submit(self, pilots: Sequence[Pilot], avoid: tuple[str, ...]) -> Sequence[str]:
-        while not self._pacing.take(Api.LAUNCH):  # noqa: ASYNC110 - what is waited for is time
+        while not self._pacing.take(LimitedCall.LAUNCH):  # noqa: ASYNC110 - what is waited for is time
             await asyncio.sleep(_TURN_S)
         spec = await asyncio.to_thread(self._written, pilots)
         job_id = await self._system.submit(replace(spec, avoid=avoid))

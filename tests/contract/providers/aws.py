@@ -15,10 +15,10 @@ import pytest
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import open_book
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.notices import INTERRUPTION
 from provisioner.providers.aws.provider import AwsProvider
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.sections.aws import AwsMachines
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, ProviderCase
@@ -41,9 +41,9 @@ OPTIONS = replace(
     boot={"master_url": "http://127.0.0.1:1"},
 )
 ACTIONS = {
-    Api.LAUNCH: "RunInstances",
-    Api.LIST: "DescribeInstances",
-    Api.TERMINATE: "TerminateInstances",
+    LimitedCall.LAUNCH: "RunInstances",
+    LimitedCall.LIST: "DescribeInstances",
+    LimitedCall.TERMINATE: "TerminateInstances",
 }
 SAID: Mapping[BlockKind, tuple[str, int, str]] = {
     BlockKind.CAPACITY: (
@@ -103,7 +103,7 @@ class AwsCase(ProviderCase):
         self, options: AwsMachines | None = None, *, role: str = "", queue: bool = True
     ) -> AwsProvider:
         provider = AwsProvider(
-            account=Account(
+            account=AwsAccount(
                 name="aws",
                 region=REGION,
                 endpoint_url=self.server.url,
@@ -156,7 +156,7 @@ class AwsCase(ProviderCase):
     def drop_requests(self, times: int) -> None:
         self.server.rule("RunInstances", lost="request", times=times)
 
-    def throttle(self, api: Api, times: int) -> None:
+    def throttle(self, api: LimitedCall, times: int) -> None:
         code, status, message = SAID[BlockKind.THROTTLED]
         self.server.rule(ACTIONS[api], code=code, status=status, message=message, times=times)
 
@@ -169,7 +169,7 @@ class AwsCase(ProviderCase):
     def fail_terminates(self, times: int) -> None:
         self.server.rule("TerminateInstances", code="InternalError", status=500, times=times)
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         self.server.rule(ACTIONS[api], hang=True, times=-1)
 
     def no_starts(self, offer: Offer) -> None:

@@ -18,12 +18,12 @@ import pytest
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import (
     Accepted,
-    Api,
     FoundInstance,
     FoundState,
     LaunchAnswer,
     LaunchIntent,
     LaunchResult,
+    LimitedCall,
     Provider,
 )
 from provisioner.types import Offer
@@ -99,7 +99,7 @@ class ProviderCase(ABC):
         """So many launches never arrive, and are not answered."""
         self.cannot("lose requests")
 
-    def throttle(self, api: Api, times: int) -> None:
+    def throttle(self, api: LimitedCall, times: int) -> None:
         """So many calls are answered with "too many calls"."""
         self.cannot("throttle")
 
@@ -119,7 +119,7 @@ class ProviderCase(ABC):
         """So many terminations fail, and end nothing."""
         self.cannot("fail to terminate")
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         """Calls do not return."""
         self.cannot("hang")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Api, LaunchIntent
+from provisioner.providers.base import LaunchIntent, LimitedCall
 from provisioner.providers.embedded import EmbeddedProvider, InstanceType
 from provisioner.providers.embedded_faults import FAULTS
 from provisioner.providers.embedded_queue import SiteQueue
@@ -135,7 +135,7 @@ class EmbeddedCase(ProviderCase):
     def drop_requests(self, times: int) -> None:
         self._rule("launch", how="drop", times=times)
 
-    def throttle(self, api: Api, times: int) -> None:
+    def throttle(self, api: LimitedCall, times: int) -> None:
         self._rule(api, kind=BlockKind.THROTTLED, times=times)
 
     def fail_lists(self) -> None:
@@ -147,7 +147,7 @@ class EmbeddedCase(ProviderCase):
     def fail_terminates(self, times: int) -> None:
         self._rule("terminate", kind=BlockKind.TRANSIENT, times=times)
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         self._rule(api, how="hang")
 
     def _rule(self, call: str, **what: object) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import open_book
-from provisioner.providers.base import Api, LaunchIntent
+from provisioner.providers.base import LaunchIntent, LimitedCall
 from provisioner.providers.gcp.provider import GcpProvider
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.sections.gcp import GcpMachines
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import LIST_EVERY_S, LIST_GRACE_S, POOL, QUOTA, ProviderCase
@@ -75,7 +75,11 @@ REFUSALS = {
     BlockKind.UNKNOWN: Fault(code="NEVER_SEEN", message="Something nobody has seen before."),
 }
 UNAVAILABLE = REFUSALS[BlockKind.TRANSIENT]
-ACTIONS = {Api.LAUNCH: "launch", Api.LIST: "list", Api.TERMINATE: "terminate"}
+ACTIONS = {
+    LimitedCall.LAUNCH: "launch",
+    LimitedCall.LIST: "list",
+    LimitedCall.TERMINATE: "terminate",
+}
 
 
 def which_of(offer: Offer) -> Which:
@@ -106,7 +110,7 @@ class GcpCase(ProviderCase):
 
     def made(self, kinds: Sequence[GcpMachines]) -> GcpProvider:
         provider = GcpProvider(
-            site=Site(
+            site=GcpSite(
                 name="acme", project="acme", region="us-central1", endpoint_url=self.fake.url
             ),
             pools=kinds,
@@ -151,7 +155,7 @@ class GcpCase(ProviderCase):
     def drop_requests(self, times: int) -> None:
         self.fake.faults.dropped = times
 
-    def throttle(self, api: Api, times: int) -> None:
+    def throttle(self, api: LimitedCall, times: int) -> None:
         self.fake.faults.failing[ACTIONS[api]] = [REFUSALS[BlockKind.THROTTLED]] * times
 
     def fail_lists(self) -> None:
@@ -167,7 +171,7 @@ class GcpCase(ProviderCase):
         """Each machine is a call of its own; the suite ends two."""
         self.fake.faults.failing["terminate"] = [UNAVAILABLE] * 2 * times
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         self.fake.faults.hanging.add(ACTIONS[api])
 
     def write_console(self, instance_id: str, text: str) -> None:

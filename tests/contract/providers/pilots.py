@@ -14,7 +14,7 @@ from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import JobFiles
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Accepted, Api, LaunchIntent, LaunchResult
+from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult, LimitedCall
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions
 from provisioner.providers.pilots.provider import PilotProvider
@@ -31,7 +31,11 @@ SAID = {
     BlockKind.CONFIG: "sbatch: error: invalid partition specified: nosuch\n"
     "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
 }
-COMMANDS = {Api.LAUNCH: "sbatch", Api.LIST: "squeue", Api.TERMINATE: "scancel"}
+COMMANDS = {
+    LimitedCall.LAUNCH: "sbatch",
+    LimitedCall.LIST: "squeue",
+    LimitedCall.TERMINATE: "scancel",
+}
 
 
 class PilotCase(ProviderCase):
@@ -157,7 +161,7 @@ class FakePilotCase(PilotCase):
     def fail_terminates(self, times: int) -> None:
         self.slurm.down["scancel"] = times
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         self.slurm.hangs.add(COMMANDS[api])
 
     def take_back(self, instance_id: str, seconds: float) -> None:

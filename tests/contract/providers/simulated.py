@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.providers.simulated import Faults, SimulatedProvider
 from provisioner.types import Market, Offer
@@ -71,7 +71,7 @@ class SimulatedCase(ProviderCase):
     def drop_requests(self, times: int) -> None:
         self.provider.faults.unanswered = times
 
-    def throttle(self, api: Api, times: int) -> None:
+    def throttle(self, api: LimitedCall, times: int) -> None:
         self.provider.faults.throttle[api] = times
 
     def fail_lists(self) -> None:
@@ -86,7 +86,7 @@ class SimulatedCase(ProviderCase):
     def fail_terminates(self, times: int) -> None:
         self.provider.faults.terminate_failures = times
 
-    def hang(self, api: Api) -> None:
+    def hang(self, api: LimitedCall) -> None:
         self.provider.faults.hang.add(api)
 
     def no_starts(self, offer: Offer) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from agent_scripted_master import ScriptedMaster
 
-from agent_bootstrap.agent.daemon import Agent, AgentEnd
+from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd
 from agent_bootstrap.agent.options import parse_options
 from tests.jails import open_way_to, works_or_skip
 from windlass.base.processes import ProcessName, is_running
@@ -70,7 +70,7 @@ def run_agent(work_dir: Path, master: ScriptedMaster, isolation: str) -> RunAgen
             "isolation": isolation,
             "work_dir": str(work_dir),
         }
-        agent = Agent(
+        agent = AgentDaemon(
             parse_options(base | settings), connect=master.connect, lifeline_fd=lifeline_fd
         )
         task = asyncio.create_task(agent.run())

@@ -12,29 +12,29 @@ import sys
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions, RegistryLogin
-from agent_bootstrap.protocol import ContainerSpec, Login
+from agent_bootstrap.protocol import ContainerSpec, RegistryCredentials
 
-NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
 
 
 class OneLogin(Logins):
-    def __init__(self, login: Login) -> None:
-        super().__init__(Link())
+    def __init__(self, login: RegistryCredentials) -> None:
+        super().__init__(MasterLink())
         self._login = login
 
-    async def of(self, spec: ContainerSpec) -> Login | None:
+    async def of(self, spec: ContainerSpec) -> RegistryCredentials | None:
         return self._login if spec.options.registry_login is not None else None
 
 
-async def main(work_dir: Path, login: Login, tasks: list[str]) -> None:
+async def main(work_dir: Path, login: RegistryCredentials, tasks: list[str]) -> None:
     options = parse_options({"master_url": "http://127.0.0.1:1", "work_dir": str(work_dir)})
     runtime = open_runtime("enroot", RuntimeSetup(options=options, logins=OneLogin(login)))
     for number, task in enumerate(tasks):
@@ -70,4 +70,4 @@ async def main(work_dir: Path, login: Login, tasks: list[str]) -> None:
 
 if __name__ == "__main__":
     _, folder, user, password, *wanted = sys.argv
-    asyncio.run(main(Path(folder), Login(username=user, password=password), wanted))
+    asyncio.run(main(Path(folder), RegistryCredentials(username=user, password=password), wanted))

@@ -21,7 +21,7 @@ from typing import Any
 
 from agent_scripted_master import ScriptedMaster, spec
 
-from agent_bootstrap.agent.daemon import Agent
+from agent_bootstrap.agent.daemon import AgentDaemon
 from agent_bootstrap.agent.metadata.closing import TABLE
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.container_options import ContainerOptions, OsUser
@@ -131,7 +131,7 @@ class Machine:
                 "container_runtime": "process",
             }
         )
-        task = asyncio.create_task(Agent(options, connect=self.master.connect).run())
+        task = asyncio.create_task(AgentDaemon(options, connect=self.master.connect).run())
         try:
             yield
         finally:

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.nvidia import nvidia_gpus
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
@@ -62,7 +62,9 @@ def pretend(minors: list[int]) -> None:
     mount(str(dev), "/dev", None, MS_BIND | MS_REC)
 
 
-async def seen(runtime: Runtime, node: Node, place: ContainerDir, slots: tuple[int, ...]) -> object:
+async def seen(
+    runtime: Runtime, node: NodeFacts, place: ContainerDir, slots: tuple[int, ...]
+) -> object:
     spec = ContainerSpec(
         container_id=place.path.name,
         allocation_id="a",
@@ -87,7 +89,7 @@ async def main(isolation: str, work_dir: Path) -> None:
     nvml = eight_gpus()
     pretend([gpu.minor for gpu in nvml.gpus])
     gpus = nvidia_gpus(nvml, minors).gpus
-    node = Node(master_url="http://m", agent_id="a", cluster_id="c", master_id="m", gpus=gpus)
+    node = NodeFacts(master_url="http://m", agent_id="a", cluster_id="c", master_id="m", gpus=gpus)
     settings = {"master_host": "m", "isolation": isolation, "work_dir": str(work_dir)}
     runtime = open_runtime("process", RuntimeSetup(options=parse_options(settings)))
     places = [ContainerDir(work_dir / f"task-{n}") for n in range(len(TASKS))]

@@ -20,7 +20,7 @@ from websockets.http11 import Request, Response
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.websocket import connect
-from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState, Refused
+from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState, JoinRefused
 from windlass.base.errors import PermissionDenied
 from windlass.base.processes import marked_processes, start_time
 
@@ -155,7 +155,7 @@ async def test_a_host_can_be_stopped_while_it_boots(tmp_path: Path, cid: str) ->
 async def test_an_agent_that_is_refused_says_so_once(
     master: ScriptedMaster, tmp_path: Path
 ) -> None:
-    master.answer_hello = lambda _: Refused(reason="two slots have the same number")
+    master.answer_hello = lambda _: JoinRefused(reason="two slots have the same number")
     config = tmp_path / "agent.yaml"
     config.touch(mode=0o600)
     async with served(master) as url:

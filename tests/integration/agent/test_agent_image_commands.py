@@ -14,31 +14,31 @@ import psutil
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.gpus.gpu import Gpu
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions, Device, OsUser, RegistryLogin
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure, Login, SlotKind
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, RegistryCredentials, SlotKind
 from tests.fakes.image_tools import BARE, NET, PASSWORD, PRIVATE, USER, ImageTools, image_tools
 from tests.jails import open_way_to
 
-NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
 LIMIT_S = 60.0
 
 
 class OneLogin(Logins):
     """What the master would answer."""
 
-    def __init__(self, login: Login | None) -> None:
-        super().__init__(Link())
+    def __init__(self, login: RegistryCredentials | None) -> None:
+        super().__init__(MasterLink())
         self._login = login
 
-    async def of(self, spec: ContainerSpec) -> Login | None:
+    async def of(self, spec: ContainerSpec) -> RegistryCredentials | None:
         return self._login if spec.options.registry_login is not None else None
 
 
@@ -46,7 +46,11 @@ class Node1:
     """One agent's runtime, and containers on it."""
 
     def __init__(
-        self, folder: Path, tools: ImageTools, login: Login | None = None, **options: Any
+        self,
+        folder: Path,
+        tools: ImageTools,
+        login: RegistryCredentials | None = None,
+        **options: Any,
     ) -> None:
         self.work_dir = folder / "agent"
         self.tools = tools
@@ -78,7 +82,7 @@ class Node1:
         place: ContainerDir,
         *words: str,
         image: str = NET,
-        node: Node = NODE,
+        node: NodeFacts = NODE,
         slot_ids: tuple[int, ...] = (),
         **options: Any,
     ) -> bool:
@@ -230,7 +234,7 @@ async def test_a_device_is_no_way_around_the_rules_for_mounts(
 
 
 async def test_a_login_is_used_and_leaves_no_trace(tmp_path: Path, tools: ImageTools) -> None:
-    node = Node1(tmp_path, tools, Login(username=USER, password=PASSWORD))
+    node = Node1(tmp_path, tools, RegistryCredentials(username=USER, password=PASSWORD))
     auth = RegistryLogin(reference="t")
     place = node.place()
     await node.start(place, image=PRIVATE, registry_login=auth)
@@ -244,12 +248,14 @@ async def test_a_login_is_used_and_leaves_no_trace(tmp_path: Path, tools: ImageT
 
 
 async def test_a_wrong_login_and_one_for_elsewhere(tmp_path: Path, tools: ImageTools) -> None:
-    node = Node1(tmp_path, tools, Login(username=USER, password="wrong"))
+    node = Node1(tmp_path, tools, RegistryCredentials(username=USER, password="wrong"))
     auth = RegistryLogin(reference="t")
     refused = await node.refusal(image=PRIVATE, registry_login=auth)
     assert "check registry_auth" in str(refused)
     (tmp_path / "b").mkdir()
-    elsewhere = Login(server="https://other.example/v1/", username=USER, password=PASSWORD)
+    elsewhere = RegistryCredentials(
+        server="https://other.example/v1/", username=USER, password=PASSWORD
+    )
     node = Node1(tmp_path / "b", tools, elsewhere)
     place = node.place()
     await node.start(place, registry_login=auth)

@@ -6,13 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.process import ProcessRuntime, ProcessSetup
 from agent_bootstrap.agent.runtimes.task_tree import Ground
 from agent_bootstrap.protocol import ContainerSpec
 
-NODE = Node(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
 
 
 async def test_its_supervisor_ends_it_and_says_why(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from conftest import RunAgent
 from agent_bootstrap.agent import machine, session
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
 from agent_bootstrap.protocol import (
+    AgentShutdown,
     ContainerState,
     ExitFailure,
     Heartbeat,
     Hello,
+    JoinRefused,
     KillContainer,
     Message,
-    Refused,
-    Shutdown,
     StartContainer,
 )
 
@@ -189,7 +189,7 @@ async def test_a_succeeded_master_is_not_obeyed(
 async def test_a_refusal_for_good_ends_the_agent(
     master: ScriptedMaster, run_agent: RunAgent
 ) -> None:
-    master.answer_hello = lambda _: Refused(reason="no such pool")
+    master.answer_hello = lambda _: JoinRefused(reason="no such pool")
     async with run_agent() as agent:
         end = await agent
     assert (end.code, end.reason) == (1, "refused by the master: no such pool")
@@ -206,7 +206,7 @@ async def test_the_same_refusal_again_and_again_is_said_once(
         refused += 1
         if refused > 3:
             return master.welcome()
-        return Refused(reason="connected already", retry=True)
+        return JoinRefused(reason="connected already", retry=True)
 
     master.answer_hello = answer
     async with run_agent():
@@ -221,7 +221,7 @@ async def test_a_refused_agent_with_work_waits_for_an_operator_to_mend_it(
     async with run_agent() as agent:
         await master.start(spec(cid, "sh", "-c", "echo up; sleep 300"))
         await master.until_line(cid, "up")
-        answers = iter([Refused(reason="another credential"), master.welcome()])
+        answers = iter([JoinRefused(reason="another credential"), master.welcome()])
         master.answer_hello = lambda _: next(answers)
         seen = len(master.hellos)
         await master.hang_up()
@@ -252,7 +252,7 @@ async def test_shutdown_ends_the_containers_first(
     async with run_agent() as agent:
         await master.start(spec(cid, "sleep", "300"))
         await master.until_state(cid, ContainerState.RUNNING)
-        await master.send(Shutdown(epoch=1, reason="its instance goes"))
+        await master.send(AgentShutdown(epoch=1, reason="its instance goes"))
         assert (await agent).code == 0
     assert (await master.exit_of(cid)).exit_code == 137
     assert of_container(cid) == []

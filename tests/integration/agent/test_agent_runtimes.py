@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from agent_scripted_master import ScriptedMaster, spec
 
-from agent_bootstrap.agent.daemon import Agent
+from agent_bootstrap.agent.daemon import AgentDaemon
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup
 from agent_bootstrap.protocol import ContainerState
@@ -32,7 +32,7 @@ async def test_any_runtime_will_do(tmp_path: Path, master: ScriptedMaster) -> No
 
     machine: dict[Path, object] = {}
     for _ in range(2):
-        agent = Agent(
+        agent = AgentDaemon(
             options(tmp_path, container_runtime="mine"),
             connect=master.connect,
             open_runtime=opened,
@@ -59,7 +59,7 @@ async def test_a_pull_is_told_when_it_begins_when_it_is_over_and_on_each_connect
     tmp_path: Path, master: ScriptedMaster
 ) -> None:
     pulled = asyncio.Event()
-    agent = Agent(
+    agent = AgentDaemon(
         options(tmp_path),
         connect=master.connect,
         open_runtime=lambda *_: FakeRuntime(pulled=pulled),
@@ -83,7 +83,7 @@ async def test_a_pull_is_told_when_it_begins_when_it_is_over_and_on_each_connect
 async def test_a_runtime_that_is_not_there_ends_the_agent_with_one_error(
     tmp_path: Path, master: ScriptedMaster
 ) -> None:
-    agent = Agent(options(tmp_path, container_runtime="kubernetes"), connect=master.connect)
+    agent = AgentDaemon(options(tmp_path, container_runtime="kubernetes"), connect=master.connect)
     with pytest.raises(
         InvalidConfig, match='"kubernetes" is not available, write one of: auto, process'
     ):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from agent_bootstrap.agent import cli
 from agent_bootstrap.agent.checks import checks
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
@@ -24,7 +24,7 @@ from tests.fakes.image_tools import image_tools
 from tests.podman import Podman, service_or_skip
 from windlass.base.errors import InvalidConfig
 
-NODE = Node(master_url="http://master:8080", agent_id="trial", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://master:8080", agent_id="trial", cluster_id="c", master_id="m")
 REFUSES = """#!/bin/sh
 case " $* " in
   *" create "*) echo "runc create failed: unable to apply cgroup configuration" >&2; exit 1 ;;
@@ -33,7 +33,7 @@ exec runc "$@"
 """
 
 
-def opened(name: str, work_dir: Path, node: Node = NODE, **more: Any) -> Runtime:
+def opened(name: str, work_dir: Path, node: NodeFacts = NODE, **more: Any) -> Runtime:
     given = {"master_url": "http://127.0.0.1:1", "agent_id": "trial", **more}
     options = parse_options({**given, "work_dir": str(work_dir)})
     return open_runtime(name, RuntimeSetup(options=options, trial_on=node))

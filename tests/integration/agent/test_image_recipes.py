@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from agent_bootstrap.agent.cli import app
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.container_options import ContainerOptions
@@ -18,7 +18,7 @@ from agent_bootstrap.images import RECIPES, recipe
 from agent_bootstrap.protocol import ContainerSpec
 from tests.podman import BARE, IMAGE, Podman
 
-NODE = Node(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://master:8080", agent_id="a", cluster_id="c", master_id="m")
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.bind_rules import HostPaths
@@ -19,7 +19,7 @@ from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, ExitRecord
 from tests.jails import works_or_skip
 
-NODE = Node(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
 Made = Callable[[str], Path]
 
 

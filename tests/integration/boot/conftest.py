@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs
+from agent_bootstrap.agent.metadata.kinds import Cloud
+from agent_bootstrap.scripts.user_data import UserDataInputs
 from tests.certificates import Authority
 from tests.fakes.boot_master import BootMaster, boot_master
 from tests.fakes.cloud_machine import CloudMachine, metadata_service

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent_bootstrap.agent.metadata.kinds import Cloud
 from agent_bootstrap.scripts.boot_files import BootSettings
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
 from tests.fakes.boot_master import BootMaster
 from tests.fakes.cloud_machine import CloudMachine, metadata_service
 from windlass.base.packages import VERSION

@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from agent_bootstrap.agent.metadata.kinds import Cloud
 from agent_bootstrap.scripts.boot_files import BootSettings
-from agent_bootstrap.scripts.user_data import Cloud, UserDataInputs, user_data
+from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
 from tests.certificates import Authority
 from tests.fakes.boot_master import BootMaster
 from tests.fakes.cloud_machine import CloudMachine

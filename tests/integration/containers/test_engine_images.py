@@ -12,12 +12,12 @@ from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.connection import find_engine
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.images import Images
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from tests.fakes.image_registry import PASSWORD, USER, Registry, serving
 from tests.podman import BARE, Podman
 
 SERVED = "localhost/served:1"
-GOOD = Login(username=USER, password=PASSWORD)
+GOOD = RegistryCredentials(username=USER, password=PASSWORD)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def images(podman: Podman, tmp_path: Path) -> Images:
     return Images(engine, ImageRecord(tmp_path, limit_bytes=0))
 
 
-def pull(images: Images, name: str, login: Login | None) -> list[str]:
+def pull(images: Images, name: str, login: RegistryCredentials | None) -> list[str]:
     said: list[str] = []
     images.pull(name, login, lambda text, level="INFO": said.append(text), threading.Event())
     return said
@@ -67,9 +67,9 @@ def test_an_image_is_pulled_with_its_login_used_and_removed_beyond_the_bound(
     assert images.is_here(BARE), "it was here before us"
 
 
-@pytest.mark.parametrize("login", [None, Login(username=USER, password="wrong")])
+@pytest.mark.parametrize("login", [None, RegistryCredentials(username=USER, password="wrong")])
 def test_a_login_that_is_missing_or_wrong_is_told_in_one_sentence(
-    login: Login | None, images: Images, registry: Registry
+    login: RegistryCredentials | None, images: Images, registry: Registry
 ) -> None:
     name = f"127.0.0.1:{registry.port}/team/other:1"
     with pytest.raises(

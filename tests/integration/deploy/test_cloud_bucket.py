@@ -20,7 +20,7 @@ from windlass.deploy.cloud.aws.plan import CLOUD, aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.parsing import parse
 from windlass.deploy.cloud.state_bucket import SharedRecords
-from windlass.deploy.cloud.state_folder import Phase, folder_of
+from windlass.deploy.cloud.state_folder import DeployPhase, folder_of
 
 needs_terraform = pytest.mark.skipif(
     shutil.which("terraform") is None, reason="terraform is not on PATH"
@@ -134,7 +134,7 @@ def test_what_is_in_a_bucket_goes_on_from_another_machine(s3: Any, tmp_path: Pat
     assert one.cluster.known()["cluster_id"] == "lab"
     record = one.folder.record
     assert record is not None
-    assert record.phase is Phase.DOWN
+    assert record.phase is DeployPhase.DOWN
     assert one.down(delete_data=True) == []
     assert keys(s3, "states") == []
     with pytest.raises(NotFound):

@@ -19,7 +19,7 @@ from windlass.base.errors import ProviderError
 from windlass.deploy.cloud.aws.bucket import AwsBucket
 from windlass.deploy.cloud.aws.plan import CLOUD
 from windlass.deploy.cloud.state_bucket import SharedRecords
-from windlass.deploy.cloud.state_folder import Phase
+from windlass.deploy.cloud.state_folder import DeployPhase
 
 pytestmark = pytest.mark.skipif(
     shutil.which("terraform") is None, reason="terraform is not on PATH"
@@ -73,13 +73,13 @@ def test_an_interrupt_lets_terraform_end_and_up_goes_on(site: Site, kind: signal
     assert error.value.message.endswith("there: run up again to go on, or down to remove it")
     assert "Interrupted: waiting until Terraform has ended what it began" in site.said
     assert signal.getsignal(kind) is before
-    assert site.phase is Phase.MAKING
+    assert site.phase is DeployPhase.MAKING
     assert not [child for child in psutil.Process().children() if child.name() == "terraform"]
 
     # What holds data is kept as it is, though Terraform would make it anew; the rest goes on.
     assert site.up(initial_user_password=PASSWORD) is not None
     assert not [line for line in site.happened() if line.endswith(" bucket")]
-    assert site.phase is Phase.UP
+    assert site.phase is DeployPhase.UP
     assert PASSWORD not in whole_text(site.folder.path)
 
 
@@ -130,5 +130,5 @@ def test_an_interrupted_removal_says_to_run_down_again(site: Site) -> None:
     site.cluster = replace(site.cluster, say=say)
     with pytest.raises(ProviderError, match=r"^Interrupted\. Run down again to go on$"):
         site.down(["i-1"])
-    assert site.phase is Phase.REMOVING
+    assert site.phase is DeployPhase.REMOVING
     assert site.down(["i-1"], delete_data=True) == []

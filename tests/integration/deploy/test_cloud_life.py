@@ -16,7 +16,7 @@ from windlass.deploy.cloud.aws.options import AwsOptions
 from windlass.deploy.cloud.aws.plan import aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.parsing import parse
-from windlass.deploy.cloud.state_folder import Phase, folder_of
+from windlass.deploy.cloud.state_folder import DeployPhase, folder_of
 from windlass.deploy.cloud.terraform import Terraform
 
 pytestmark = pytest.mark.skipif(
@@ -91,7 +91,7 @@ class Site:
         return file
 
     @property
-    def phase(self) -> Phase | None:
+    def phase(self) -> DeployPhase | None:
         record = self.folder.record
         return None if record is None else record.phase
 
@@ -113,7 +113,7 @@ def test_a_half_made_cluster_says_why_and_goes_on(site: Site) -> None:
     assert "module.master.terraform_data.it: local-exec provisioner error" in error.value.message
     assert "things are there: run up again to go on, or down to remove it" in error.value.message
     assert "\n" not in error.value.message
-    assert site.phase is Phase.MAKING
+    assert site.phase is DeployPhase.MAKING
     assert [line for line in site.happened() if "master" in line] == []
     blocked.unlink()
 
@@ -121,7 +121,7 @@ def test_a_half_made_cluster_says_why_and_goes_on(site: Site) -> None:
 
     assert outputs is not None
     assert outputs["master_address"] == "203.0.113.5"
-    assert site.phase is Phase.UP
+    assert site.phase is DeployPhase.UP
     # What was made with the first version gets the second one with it: the passwords agree again.
     assert site.happened()[-1] == "make master m6i.large version 2"
     assert site.said[-1] == "Making module.master.terraform_data.it (4 of 4)"
@@ -143,7 +143,7 @@ def test_a_cluster_from_its_first_day_to_its_last(site: Site) -> None:
     happened = site.happened()
     assert happened[:2] == ["remove master", "end i-1 i-2"]
     assert set(happened[-2:]) == {"remove roles", "remove address"}
-    assert site.phase is Phase.DOWN
+    assert site.phase is DeployPhase.DOWN
     assert sorted({address.split(".")[1].split("[")[0] for address in left}) == [
         *("bucket", "database", "network", "secret")
     ]
@@ -181,7 +181,7 @@ def test_a_removal_goes_on_where_it_failed(site: Site) -> None:
     blocked = site.fails("address")
     with pytest.raises(ProviderError, match=r"module\.address"):
         site.down(["i-1"], delete_data=True)
-    assert site.phase is Phase.REMOVING
+    assert site.phase is DeployPhase.REMOVING
     assert site.happened()[:2] == ["remove master", "end i-1"]
     blocked.unlink()
     # It was begun with --delete-data, and is ended so.
@@ -217,7 +217,7 @@ def test_options_that_would_delete_data_are_refused(site: Site) -> None:
     with pytest.raises(InvalidState, match=r"would delete data: module\.database\[0\]"):
         site.up(database="local")
     assert site.happened() == []
-    assert site.phase is Phase.UP
+    assert site.phase is DeployPhase.UP
 
 
 def test_nothing_is_made_where_the_answer_is_no(site: Site) -> None:

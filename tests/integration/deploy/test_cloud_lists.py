@@ -21,7 +21,7 @@ from windlass.deploy.cloud.aws.machines import aws_tagged
 from windlass.deploy.cloud.gcp.machines import gcp_tagged
 from windlass.deploy.cloud.listing import Tagged, merged, recorded
 from windlass.deploy.cloud.state_bucket import SharedRecords
-from windlass.deploy.cloud.state_folder import Phase, Record, folder_of
+from windlass.deploy.cloud.state_folder import DeployPhase, Record, folder_of
 
 REGION = "us-west-2"
 
@@ -79,10 +79,10 @@ def test_the_three_places_are_one_list(tmp_path: Path) -> None:
     folder = folder_of("aws", "here", tmp_path)
     folder.path.mkdir(parents=True)
     folder.write_variables({"region": REGION})
-    folder.note(Record(phase=Phase.UP, address="203.0.113.5"))
+    folder.note(Record(phase=DeployPhase.UP, address="203.0.113.5"))
     AwsBucket("states", region=REGION).make()
     shared = SharedRecords(AwsBucket("states", region=REGION), "aws")
-    shared.write("shared", Record(phase=Phase.MAKING), {"region": REGION})
+    shared.write("shared", Record(phase=DeployPhase.MAKING), {"region": REGION})
     launch("here", "foreign", Name="x", **{"det-here": "det-agent-here"})
 
     words = ["--local-state-path", str(tmp_path), "--region", REGION]
@@ -102,7 +102,7 @@ def test_a_cloud_that_does_not_answer_does_not_hide_what_is_known_here(
 ) -> None:
     folder = folder_of("gcp", "here", tmp_path)
     folder.path.mkdir(parents=True)
-    folder.note(Record(phase=Phase.DOWN))
+    folder.note(Record(phase=DeployPhase.DOWN))
 
     def refuses(**_: Any) -> Any:
         raise ProviderError("Cannot list clusters in project p: expired")
@@ -155,8 +155,8 @@ def test_gcp_by_label() -> None:
 
 
 def test_one_cluster_is_one_row_for_each_region() -> None:
-    here = recorded("lab", Record(phase=Phase.UP), {"region": "a"}, "here")
-    there = recorded("lab", Record(phase=Phase.DOWN), {"region": "a"}, "bucket b")
+    here = recorded("lab", Record(phase=DeployPhase.UP), {"region": "a"}, "here")
+    there = recorded("lab", Record(phase=DeployPhase.DOWN), {"region": "a"}, "bucket b")
     tagged = [Tagged(cluster_id="lab", region=region, machines=3) for region in ("a", "b")]
     first, second = merged([there, here], tagged)
     assert (first.region, first.place, first.machines) == ("a", "bucket b", 3)

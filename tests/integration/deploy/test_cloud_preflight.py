@@ -18,7 +18,7 @@ from windlass.deploy.cloud.aws.preflight import aws_problems
 from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.gcp.preflight import gcp_problems
 from windlass.deploy.cloud.parsing import parse
-from windlass.deploy.cloud.state_folder import Phase, Record, folder_of
+from windlass.deploy.cloud.state_folder import DeployPhase, Record, folder_of
 
 STANDARD, G_ON_DEMAND, G_SPOT = "L-1216C47A", "L-DB2E81BA", "L-3819A6DF"
 P_ON_DEMAND = "L-417A185B"
@@ -193,7 +193,7 @@ def test_a_cluster_that_runs_is_not_made_again_from_where_its_state_is_not(
     # Here is the state: that is the cluster.
     folder = folder_of("aws", "lab", tmp_path)
     folder.path.mkdir(parents=True)
-    folder.note(Record(phase=Phase.UP))
+    folder.note(Record(phase=DeployPhase.UP))
     assert "Terraform is not on PATH" in up(state=tmp_path).stderr
 
 

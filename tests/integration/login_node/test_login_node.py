@@ -15,7 +15,7 @@ import paramiko
 import pytest
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import Done
+from provisioner.batch.commands import FinishedCommand
 from provisioner.batch.ssh import LoginNode, SftpDisk, SshCommands
 from tests.real_cluster import eventually
 from tests.sshd import MISSING, SSHD, Login, Sshd, login_node, make_key
@@ -44,7 +44,7 @@ def test_a_command_says_there_what_it_says_here(login: Login) -> None:
     async def main() -> None:
         script = 'cat; echo "$1" >&2; exit 7'
         done = await run(["sh", "-c", script, "sh", "it's; $(no) `shell`\n*"], stdin="yes")
-        assert done == Done(7, "yes", "it's; $(no) `shell`\n*\n")
+        assert done == FinishedCommand(7, "yes", "it's; $(no) `shell`\n*\n")
         long = await run(["head", "-c", "3000000", "/dev/zero"])
         assert len(long.out) == 3_000_000
         told = dict(line.split("=", 1) for line in (await run(["env"])).out.splitlines())

@@ -15,7 +15,7 @@ import pytest
 
 from agent_bootstrap.protocol import LogBatch, LogEntry
 from master.logs.regex_filter import USER_CPU_S, RegexFilter, SearchesThrottled
-from master.logs.rows import LogQuery, LogRow, TaskLog
+from master.logs.rows import LogQuery, LogRow, TaskLine
 from master.logs.store import LogStore
 from tests.stores import leading_store, running
 from windlass.base.clock import ManualClock
@@ -43,9 +43,9 @@ def batch(first: int, next_: int, *lines: str, container: str = "c1", task: str 
     )
 
 
-def posted(*lines: str, task: str = "t", at: float = 0) -> list[TaskLog]:
+def posted(*lines: str, task: str = "t", at: float = 0) -> list[TaskLine]:
     time = START + timedelta(seconds=at)
-    return [TaskLog(task_id=task, timestamp=time, log=line, source="task") for line in lines]
+    return [TaskLine(task_id=task, timestamp=time, log=line, source="task") for line in lines]
 
 
 async def lines_of(logs: LogStore, **query: Any) -> list[str]:
@@ -96,7 +96,7 @@ async def test_offsets_and_lines_survive_a_restart(db_url: str) -> None:
 
 
 async def test_a_row_has_everything_its_sender_said(logs: LogStore) -> None:
-    entry = TaskLog(
+    entry = TaskLine(
         task_id="t",
         timestamp=START,
         log="text\n",
@@ -108,18 +108,18 @@ async def test_a_row_has_everything_its_sender_said(logs: LogStore) -> None:
         stdtype="stderr",
         source="master",
     )
-    await logs.append([entry, TaskLog(task_id="t", timestamp=START, log="a\0b\ud800")])
+    await logs.append([entry, TaskLine(task_id="t", timestamp=START, log="a\0b\ud800")])
     full, bare = await logs.query(LogQuery(task_ids=("t",)))
-    for field in fields(TaskLog):
+    for field in fields(TaskLine):
         expected = "text" if field.name == "log" else getattr(entry, field.name)
         assert getattr(full, field.name) == expected
     assert bare.log.startswith("a\0b")
     assert (bare.rank_id, bare.level, bare.container_id) == (None, None, None)
 
 
-def random_logs(rng: random.Random) -> list[TaskLog]:
+def random_logs(rng: random.Random) -> list[TaskLine]:
     return [
-        TaskLog(
+        TaskLine(
             task_id=rng.choice(["t", "u", "v"]),
             timestamp=START + timedelta(seconds=rng.randrange(10)),
             log=rng.choice(["Loss 1.5", "loss 2", "100% done", "a_b", "ärger", ""]) + str(n % 7),

@@ -7,21 +7,21 @@ from pathlib import Path
 from master.config import load
 from master.config.batch import PbsSection
 from master.hpc.findings import findings
-from master.hpc.gather import Where, gather
+from master.hpc.gather import GivenPlaces, gather
 from master.hpc.master_yaml import master_yaml
 from master.hpc.plan import plan_of
 from tests.pbs import running_pbs
-from windlass.base.checks import Status
+from windlass.base.checks import CheckStatus
 
 
 async def test_what_is_found_becomes_a_pool_for_each_queue(tmp_path: Path) -> None:
     with running_pbs(tmp_path / "pbs") as pbs:
-        where = Where(shared=tmp_path / "shared", data=tmp_path / "data", path=pbs.path)
+        where = GivenPlaces(shared=tmp_path / "shared", data=tmp_path / "data", path=pbs.path)
         facts = await gather(where)
         assert pbs.unrecorded == []
     assert (facts.system, facts.system_problem) == ("pbs", "")
     plan = plan_of(facts, uid=1000, path=pbs.path)
-    assert not [check for check in findings(facts, plan) if check.status is Status.FAILED]
+    assert not [check for check in findings(facts, plan) if check.status is CheckStatus.FAILED]
     file = tmp_path / "master.yaml"
     file.write_text(master_yaml(plan, 21000))
     sections = {pool.name: pool.batch for pool in load(file).pools()}

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
 from agent_bootstrap.protocol import ContainerSpec
 
-NODE = Node(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://127.0.0.1:1", agent_id="a", cluster_id="c", master_id="m")
 
 
 async def main(request: dict[str, Any]) -> int:

@@ -21,7 +21,7 @@ from master import serve
 from master.api.access import KNOWN
 from master.config import load
 from master.server import connections
-from master.server.connections import MAX_HEAD_BYTES, ConnectionTable, Limits
+from master.server.connections import MAX_HEAD_BYTES, ConnectionLimits, ConnectionTable
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.integration.security.agent_sockets import Served, served
 
@@ -66,7 +66,7 @@ async def server(
     """With the limits of the test's parameter instead of the defaults."""
     tables: list[ConnectionTable] = []
 
-    def table(limits: Limits) -> ConnectionTable:
+    def table(limits: ConnectionLimits) -> ConnectionTable:
         tables.append(ConnectionTable(replace(limits, **getattr(request, "param", {}))))
         return tables[0]
 
@@ -228,7 +228,7 @@ async def test_a_known_websocket_peer_that_does_not_read_is_cut(
 ) -> None:
     tables: list[ConnectionTable] = []
 
-    def table(limits: Limits) -> ConnectionTable:
+    def table(limits: ConnectionLimits) -> ConnectionTable:
         tables.append(ConnectionTable(limits))
         return tables[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_bootstrap.protocol import (
-    Refused,
+    JoinRefused,
     Welcome,
 )
 from rm_backends.base import RestoreRecord
@@ -37,7 +37,7 @@ def test_a_forgotten_agent_loses_its_work_and_its_id_is_free_for_a_new_credentia
         with pytest.raises(NotFound):
             await world.backend.operator.forget_agent("a1", force=False, by=ADMIN)
         _, answer = await say_hello(world, hello(), token="", credential="of a1")
-        assert isinstance(answer, Refused), "the old credential is worth nothing any more"
+        assert isinstance(answer, JoinRefused), "the old credential is worth nothing any more"
         _, answer = await say_hello(world, hello(), credential="new")
         assert isinstance(answer, Welcome)
 
@@ -71,6 +71,6 @@ def test_by_force_an_agent_with_a_stolen_credential_is_thrown_out() -> None:
         assert "forgotten by an operator" in channel.closed_because
         assert world.store.records == {}
         _, answer = await say_hello(world, hello(), token="", credential="of a1")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
 
     play(scenario)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.api.json_text import MAX_VALUES
 from master.experiments.admission import Admission
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
@@ -77,7 +77,7 @@ async def test_nobody_waits_for_a_configuration_but_who_sends_one(
     goes_on = threading.Event()
     really = Admission.check
 
-    def check(self: Admission, text: str, *, owner: Owner) -> Any:
+    def check(self: Admission, text: str, *, owner: TaskOwner) -> Any:
         goes_on.wait(60)
         return really(self, text, owner=owner)
 

@@ -13,11 +13,11 @@ from agent_bootstrap.protocol import (
     ExitRecord,
     ForgetContainer,
     Heartbeat,
+    JoinRefused,
     Leaving,
     LogAck,
     LogBatch,
     LogEntry,
-    Refused,
     Slot,
     SlotKind,
     StartContainer,
@@ -50,7 +50,7 @@ def test_a_stolen_join_token_takes_no_agent_that_has_a_credential(
         if not connected:
             await victim.unplug()
         channel, answer = await say_hello(world, hello(boot_id=boot_id), credential=credential)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert not answer.retry
         assert await until_closed(channel) == []
         victim.plug_in()
@@ -67,7 +67,7 @@ def test_an_agent_without_a_credential_is_not_taken_while_it_is_connected(boot_i
         await world.add_agent("a1")
         await world.run_allocation(allocation(1))
         _, answer = await say_hello(world, hello(boot_id=boot_id), credential="made up")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "connected already" in answer.reason
         assert world.store.records["a1"].credential_hash is None
         assert untouched(world)
@@ -88,7 +88,7 @@ def test_a_credential_is_of_one_agent_in_one_pool(token: str) -> None:
             hello("a1", instance_id="a2"),
         ):
             _, answer = await say_hello(world, message, token=token, credential="of a1")
-            assert isinstance(answer, Refused), message
+            assert isinstance(answer, JoinRefused), message
         assert untouched(world, 1)
         assert untouched(world, 2)
 
@@ -121,10 +121,10 @@ def test_a_copy_of_a_work_dir_on_another_machine_takes_nothing_from_the_first() 
     async def scenario(world: AgentsWorld) -> None:
         await working(world)
         _, answer = await say_hello(world, hello(), token="", credential="of a1")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "from another machine" in answer.reason
         _, answer = await say_hello(world, hello("a9"), credential="of a1")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "'a1' is connected with this credential" in answer.reason
         assert untouched(world)
 
@@ -152,7 +152,7 @@ def test_nobody_joins_as_a_machine_of_a_provider_but_its_launch() -> None:
         )
         for message in (hello("i-1"), hello("i-1", instance_id="i-1"), hello(instance_id="i-1")):
             _, answer = await say_hello(world, message, credential="of a thief")
-            assert isinstance(answer, Refused), message
+            assert isinstance(answer, JoinRefused), message
         grant = JoinGrant(kind=JoinKind.LAUNCH, pool="default", id="launch-1", agents=1)
         world.tokens.grants["launch"] = grant
         real = hello("i-1", instance_id="i-1")
@@ -169,7 +169,7 @@ def test_names_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -
         for n in range(3):
             await say_hello(world, hello(f"n{n}"), credential=f"of n{n}")
         _, answer = await say_hello(world, hello("n3"), credential="of n3")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "there are 3 agents" in answer.reason
         assert len(world.store.records) == 3
         _, answer = await say_hello(
@@ -187,7 +187,7 @@ def test_slots_cannot_be_invented_without_end(monkeypatch: pytest.MonkeyPatch) -
         agent, _ = await working(world)
         many = tuple(Slot(id=n, kind=SlotKind.CPU) for n in range(6))
         _, answer = await say_hello(world, hello("a9", slots=many), credential="of a9")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "other agents have 4 slots of at most 9" in answer.reason
         monkeypatch.setattr(admission, "MAX_ALL_SLOTS", 1)
         await agent.drop()
@@ -269,7 +269,7 @@ def test_containers_of_others_in_a_hello_are_not_kept() -> None:
         twice = hello("a9", containers=message.containers * 2, boot_id="evil")
         await channel.close()
         _, answer = await say_hello(world, twice, credential="of a9")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert "listed twice" in answer.reason
         await world.settle(60)
         assert untouched(world, 2)
@@ -332,7 +332,7 @@ def test_a_huge_epoch_shuts_out_only_who_says_it() -> None:
         victim, _ = await working(world)
         for epoch in (world.epoch + 1, 2**62):
             _, answer = await say_hello(world, hello("a9", highest_epoch=epoch), credential="of a9")
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, JoinRefused)
             assert "newer master" in answer.reason
         assert victim.connected
         await world.restart()
@@ -384,7 +384,7 @@ def test_slots_of_a_refused_hello_are_never_listed() -> None:
     async def scenario(world: AgentsWorld) -> None:
         slots = (Slot(id=0, kind=SlotKind.CPU),) * 2
         _, answer = await say_hello(world, hello(slots=slots), credential="of a1")
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert world.backend.observer.agents() == ()
         assert not [m for m in world.channels[0]._inbox if isinstance(m, StartContainer)]
 

@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 
 from master import serve
 from master.server import connections
-from master.server.connections import ConnectionTable, Limits
+from master.server.connections import ConnectionLimits, ConnectionTable
 from master.tls import handshake
 from master.tls.plain_http import SENTENCE
 from master.tls.serving import ServedTls, TlsFiles
@@ -69,7 +69,7 @@ async def server(
     """With the limits of the test's parameter instead of the defaults."""
     tables: list[ConnectionTable] = []
 
-    def table(limits: Limits) -> ConnectionTable:
+    def table(limits: ConnectionLimits) -> ConnectionTable:
         tables.append(ConnectionTable(replace(limits, **getattr(request, "param", {}))))
         return tables[0]
 

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from master.data_folder import held
-from master.logs.rows import LogQuery, TaskLog
+from master.logs.rows import LogQuery, TaskLine
 from master.logs.store import LogStore
 from master.recovery.backup import make_backup
 from master.recovery.identity import (
@@ -29,7 +29,7 @@ from master.recovery.identity import (
     write_identity,
 )
 from master.recovery.manifest import Manifest
-from master.recovery.places import Places, places_of
+from master.recovery.places import DataPlaces, places_of
 from master.recovery.restore import RESTORED_EPOCHS, restore_backup
 from master.store.blobs import BlobStore, blob_path
 from master.store.store import Store
@@ -48,7 +48,7 @@ BEFORE, AFTER = 300, 300
 class Live:
     """A data folder whose state and logs are written to."""
 
-    def __init__(self, places: Places, store: Store, logs: LogStore) -> None:
+    def __init__(self, places: DataPlaces, store: Store, logs: LogStore) -> None:
         self.places = places
         self.store = store
         self.logs = logs
@@ -120,7 +120,7 @@ async def live_folder(folder: Path, url: str, clock: ManualClock) -> AsyncIterat
         owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
         unit.insert(Workspace, {"id": 1, **owner})
         await store.commit(unit)
-        await logs.append([TaskLog(task_id="1.a", timestamp=NOON, log="hello\tthere \\.")])
+        await logs.append([TaskLine(task_id="1.a", timestamp=NOON, log="hello\tthere \\.")])
         yield Live(places_of(folder, url), store, logs)
 
 
@@ -147,7 +147,7 @@ def restored_url(live: Live, tmp_path: Path, request: pytest.FixtureRequest) -> 
     return url
 
 
-async def restore(backup: Path, folder: Path, url: str = "") -> Places:
+async def restore(backup: Path, folder: Path, url: str = "") -> DataPlaces:
     places = places_of(folder, url or f"sqlite:///{folder}/windlass.db")
     with held(folder):
         await restore_backup(backup, places)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from master.allocations.machine import AllocationPhase, AllocationState, ContainerState
+from master.allocations.machine import AllocationPhase, AllocationState, ContainerProgress
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.lines import By, CostLine, condensed
+from master.costs.lines import CostLine, GroupBy, condensed
 from master.costs.recorder import CostRecorder
 from master.store.fleet_repository import FleetRepository
 from master.store.store import Store
@@ -87,7 +87,7 @@ class World:
             started_at=at(start),
             ended_at=at(end),
             phase=AllocationPhase.RUNNING,
-            containers=(ContainerState(container=container),),
+            containers=(ContainerProgress(container=container),),
             outcome=None if end is None else Outcome(kind=O.FINISHED, reason="done"),
             **more,
         )
@@ -247,8 +247,8 @@ async def test_a_clock_that_is_set_back_loses_no_run(world: World) -> None:
     assert await world.sums(lambda x: x.job_id) == {"": 8 * 660 / HOUR, "job-a": 8 * 1140 / HOUR}
 
 
-@pytest.mark.parametrize("by", By)
-async def test_the_database_sums_up_as_we_do(world: World, by: By) -> None:
+@pytest.mark.parametrize("by", GroupBy)
+async def test_the_database_sums_up_as_we_do(world: World, by: GroupBy) -> None:
     await world.save(machine(), machine("n"))
     await world.ran("a", 1, "m", 2, 60, 600)
     await world.ran("b", 2, "n", 4, 60, None)

@@ -15,12 +15,12 @@ from sqlalchemy import func, select
 
 from master.app import Master, MasterOptions
 from master.config import load
-from master.recovery.decision import Lost
+from master.recovery.decision import LosablePart
 from master.store.tables import User
 from windlass.base.errors import InvalidState, StoreUnavailable
 
 
-def options(folder: Path, *, url: str = "", replace: tuple[Lost, ...] = ()) -> MasterOptions:
+def options(folder: Path, *, url: str = "", replace: tuple[LosablePart, ...] = ()) -> MasterOptions:
     return MasterOptions(
         config=load(None, overrides={"db": {"url": url}} if url else {}),
         data_dir=folder,
@@ -199,9 +199,9 @@ async def test_a_folder_without_cluster_json_is_one_of_the_release_before(folder
         assert (folder / "cluster.json").read_bytes() == before
 
 
-REPLACED: dict[str, tuple[Lost, tuple[Harm, ...]]] = {
-    "secret": (Lost.SECRET, (missing, empty, cut, another_cluster)),
-    "logs.db": (Lost.LOGS, (missing, empty, cut, no_database, another_cluster, first_page)),
+REPLACED: dict[str, tuple[LosablePart, tuple[Harm, ...]]] = {
+    "secret": (LosablePart.SECRET, (missing, empty, cut, another_cluster)),
+    "logs.db": (LosablePart.LOGS, (missing, empty, cut, no_database, another_cluster, first_page)),
 }
 
 

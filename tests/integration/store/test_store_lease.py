@@ -11,15 +11,15 @@ import pytest
 from sqlalchemy import select, update
 
 from master.leading import lead
-from master.store.lease import LEASE, Candidate
+from master.store.lease import LEASE, LeaderCandidate
 from master.store.store import Store
 from master.store.tables import Leader
 from tests.stores import running
 from windlass.base.clock import ManualClock
 from windlass.base.errors import LeaseHeld, LeaseLost
 
-FIRST = Candidate(master_id="1", holder="process 7 on node-1", place="boot-1:folder-1")
-SECOND = Candidate(master_id="2", holder="process 8 on node-2", place="boot-2:folder-1")
+FIRST = LeaderCandidate(master_id="1", holder="process 7 on node-1", place="boot-1:folder-1")
+SECOND = LeaderCandidate(master_id="2", holder="process 8 on node-2", place="boot-2:folder-1")
 
 
 @pytest.fixture

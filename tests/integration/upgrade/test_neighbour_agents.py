@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from agent_bootstrap.agent.daemon import Agent
+from agent_bootstrap.agent.daemon import AgentDaemon
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.protocol import PROTOCOL_VERSION
@@ -149,7 +149,7 @@ async def test_the_agents_own_log_says_why_it_ends(
         return await connect(options, credential)
 
     with speaking(PROTOCOL_VERSION + 1, monkeypatch):
-        end = await Agent(options, connect=dial).run()
+        end = await AgentDaemon(options, connect=dial).run()
     assert end.code == 1
     assert "refused by the master: the agent" in end.reason
     assert "update Windlass on the master" in end.reason
@@ -159,7 +159,7 @@ async def test_a_stranger_is_told_why_it_is_not_let_in(
     master: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = parse_options({"master_url": master.url, "agent_id": "x", "join_token": "wrong"})
-    end = await Agent(
+    end = await AgentDaemon(
         options.model_copy(update={"work_dir": tmp_path / "w", "artificial_slots": 1}),
         connect=lambda credential: connect(options, credential),
     ).run()

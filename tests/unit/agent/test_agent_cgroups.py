@@ -19,7 +19,7 @@ from agent_bootstrap.agent.runtimes.cgroups import (
     limited,
     task_limits,
 )
-from agent_bootstrap.container_options import Limits
+from agent_bootstrap.container_options import ContainerLimits
 from agent_bootstrap.supervisor import cgroup
 from agent_bootstrap.supervisor.supervisor import Supervisor
 
@@ -83,7 +83,7 @@ def test_without_version_2_there_are_none(tmp_path: Path) -> None:
 
 def test_limits_are_written_before_the_task_enters(tmp_path: Path) -> None:
     groups = Cgroups(base=tree(tmp_path / "cg"))
-    limits = Limits(cpus=1.5, memory_bytes=2**30, pids=100)
+    limits = ContainerLimits(cpus=1.5, memory_bytes=2**30, pids=100)
     keys = limited(ContainerDir(tmp_path / "c-1"), limits, groups, own_user=True)
     group = tmp_path / "cg" / "c-1"
     assert (keys["cgroup"], keys["memory_bytes"]) == (str(group), 2**30)
@@ -103,7 +103,7 @@ def test_limits_are_written_before_the_task_enters(tmp_path: Path) -> None:
 
 def test_without_limits_only_processes_are_bounded(tmp_path: Path) -> None:
     groups = Cgroups(base=tree(tmp_path / "cg"))
-    made = groups.make("c-1", Limits())
+    made = groups.make("c-1", ContainerLimits())
     assert made is not None
     assert {path.name for path in made.iterdir()} == {"pids.max", "memory.oom.group"}
     assert (made / "pids.max").read_text() == str(MAX_PIDS)
@@ -111,7 +111,7 @@ def test_without_limits_only_processes_are_bounded(tmp_path: Path) -> None:
 
 def test_what_has_no_effect_is_said_in_the_tasks_log(tmp_path: Path) -> None:
     place = ContainerDir(tmp_path)
-    limits = Limits(cpus=2, memory_bytes=1, pids=9)
+    limits = ContainerLimits(cpus=2, memory_bytes=1, pids=9)
     keys = limited(place, limits, Cgroups(absent="this machine has no cgroup v2"), own_user=False)
     assert keys["cgroup"] is None
     assert place.output.read_text().endswith(
@@ -120,13 +120,13 @@ def test_what_has_no_effect_is_said_in_the_tasks_log(tmp_path: Path) -> None:
     )
     assert keys["watched_bytes"] == 1, "its supervisor watches the memory instead"
     place.output.unlink()
-    limited(place, Limits(), Cgroups(), own_user=False)
+    limited(place, ContainerLimits(), Cgroups(), own_user=False)
     assert not place.output.exists()
 
 
 def test_processes_are_limited_by_user_only_where_the_user_has_one_task() -> None:
-    assert task_limits(Limits(pids=50), own_user=True)["NPROC"] == 50
-    assert task_limits(Limits(pids=50), own_user=False)["NPROC"] > 50
+    assert task_limits(ContainerLimits(pids=50), own_user=True)["NPROC"] == 50
+    assert task_limits(ContainerLimits(pids=50), own_user=False)["NPROC"] > 50
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_real_group_takes_the_limits() -> None:
     groups = find_cgroups()
     assert groups.base is not None, groups.absent
     name = f"test-{os.getpid()}"
-    made = groups.make(name, Limits(cpus=0.5, memory_bytes=64 * 2**20, pids=7))
+    made = groups.make(name, ContainerLimits(cpus=0.5, memory_bytes=64 * 2**20, pids=7))
     assert made is not None
     assert (made / "pids.max").read_text() == "7\n"
     groups.end(name)

@@ -11,8 +11,8 @@ import pytest
 
 from agent_bootstrap.agent.collect import EndedRuntime, drop_doubtful, exit_of, is_told
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.daemon import Agent, AgentEnd
-from agent_bootstrap.agent.machine import Remembered
+from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd
+from agent_bootstrap.agent.machine import MachineRecord
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Channel, ChannelClosed
 from tests.fakes.virtual_time import LoopClock, run
@@ -74,7 +74,7 @@ def test_an_agent_alone_with_what_has_ended_is_idle(tmp_path: Path, has_ended: b
         raise ChannelClosed("no master")
 
     async def main() -> AgentEnd | None:
-        agent = Agent(
+        agent = AgentDaemon(
             AgentOptions(
                 master_url="http://127.0.0.1:1",
                 agent_id="a",
@@ -96,7 +96,7 @@ def test_an_agent_alone_with_what_has_ended_is_idle(tmp_path: Path, has_ended: b
     if has_ended:
         assert end is not None
         assert "nothing to do" in end.reason
-        assert len(Remembered.of(tmp_path).slots) == 3
+        assert len(MachineRecord.of(tmp_path).slots) == 3
         assert (tmp_path / "containers" / "c1" / "verdict.json").exists()
     else:
         assert end is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.agent.gpus.nvidia import load_driver, nvidia_gpus
 from agent_bootstrap.agent.runtimes.devices import device_groups, device_plan, task_gpus
@@ -28,13 +28,13 @@ AMD = Gpu(slot=0, index=0, kind=SlotKind.ROCM, uuid="GPU-a", nodes=("/dev/dri/re
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
+def node(tmp_path: Path) -> NodeFacts:
     (tmp_path / "mig-minors").write_text(MIG_MINORS)
     gpus = nvidia_gpus(eight_gpus(), tmp_path / "mig-minors").gpus
-    return Node(master_url="http://m", agent_id="a", cluster_id="c", master_id="m", gpus=gpus)
+    return NodeFacts(master_url="http://m", agent_id="a", cluster_id="c", master_id="m", gpus=gpus)
 
 
-def plan(node: Node, *slot_ids: int) -> list[str]:
+def plan(node: NodeFacts, *slot_ids: int) -> list[str]:
     spec = ContainerSpec(
         container_id="c",
         allocation_id="a",
@@ -47,11 +47,11 @@ def plan(node: Node, *slot_ids: int) -> list[str]:
     return device_plan(task_gpus(spec, node), EXISTING)
 
 
-def test_a_task_without_slots_has_no_device_of_a_gpu(node: Node) -> None:
+def test_a_task_without_slots_has_no_device_of_a_gpu(node: NodeFacts) -> None:
     assert plan(node) == []
 
 
-def test_two_tasks_of_one_machine_share_no_gpu(node: Node) -> None:
+def test_two_tasks_of_one_machine_share_no_gpu(node: NodeFacts) -> None:
     # Minor numbers are the driver's, and no indices.
     assert plan(node, 0) == ["/dev/infiniband", *CONTROL[:2], "/dev/nvidia3", CONTROL[2]]
     ours, theirs = set(plan(node, 0, 1, 2)), set(plan(node, 3, 4, 5, 6))
@@ -59,7 +59,7 @@ def test_two_tasks_of_one_machine_share_no_gpu(node: Node) -> None:
     assert "/dev/kfd" not in ours | theirs
 
 
-def test_a_slice_is_opened_by_its_own_capabilities(node: Node) -> None:
+def test_a_slice_is_opened_by_its_own_capabilities(node: NodeFacts) -> None:
     own = ["/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67"]
     got = plan(node, 1072)
     assert [path for path in got if "caps" in path] == own
@@ -110,7 +110,7 @@ class Smi:
         real.write_text('#!/bin/sh\nprintf "%s|" "$@"; exit 3\n')
         real.chmod(0o755)
 
-    def give(self, node: Node, *own: Gpu) -> None:
+    def give(self, node: NodeFacts, *own: Gpu) -> None:
         write_gpu_tools(self._ours, node.gpus, own)
 
     def call(self, *words: str) -> tuple[int, str]:
@@ -138,14 +138,16 @@ class Smi:
     ],
 )
 def test_nvidia_smi_shows_the_gpus_of_the_task(
-    node: Node, tmp_path: Path, words: tuple[str, ...], passed_on: str
+    node: NodeFacts, tmp_path: Path, words: tuple[str, ...], passed_on: str
 ) -> None:
     smi = Smi(tmp_path)
     smi.give(node, node.gpus[1], node.gpus[7], node.gpus[8])
     assert smi.call(*words) == (3, passed_on)
 
 
-def test_a_task_without_slots_is_told_that_there_are_no_gpus(node: Node, tmp_path: Path) -> None:
+def test_a_task_without_slots_is_told_that_there_are_no_gpus(
+    node: NodeFacts, tmp_path: Path
+) -> None:
     smi = Smi(tmp_path)
     smi.give(node)
     assert smi.call("-L") == (6, "No devices were found")

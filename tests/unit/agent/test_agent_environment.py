@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Layout, Node, task_environment
+from agent_bootstrap.agent.containers.environment import ContainerPaths, NodeFacts, task_environment
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import Bind, ContainerSpec, Slot, SlotKind
 
@@ -40,7 +40,7 @@ def build(
         environment=environment or {},
         binds=(Bind(source="/data", target="/determined_shared_fs"),),
     )
-    node = Node(
+    node = NodeFacts(
         master_url="http://10.0.0.1:8080",
         agent_id="n1",
         cluster_id="cl",
@@ -50,7 +50,7 @@ def build(
         instance_id="i-1",
         proxies=proxies,
     )
-    return task_environment(spec, node, Layout(PLACE, private_root))
+    return task_environment(spec, node, ContainerPaths(PLACE, private_root))
 
 
 def test_the_agents_own_environment_does_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:

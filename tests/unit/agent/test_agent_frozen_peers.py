@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from agent_bootstrap.channels import mux
-from agent_bootstrap.channels.mux import HEAD, Kind, Mux
+from agent_bootstrap.channels.mux import HEAD, FrameKind, Mux
 from agent_bootstrap.channels.streams import Stream
 from provisioner.batch import far_ends, pipes
 from provisioner.batch.far_ends import RelayKeeper
@@ -60,12 +60,12 @@ async def test_a_peer_that_says_nothing_is_given_up() -> None:
 
 
 async def test_a_peer_that_takes_nothing_is_given_up_while_it_still_talks() -> None:
-    talks = HEAD.pack(0, Kind.PING, 0)
+    talks = HEAD.pack(0, FrameKind.PING, 0)
     assert "took nothing for 0.05 s" in await why_it_ends(Frozen(for_ever=talks))
 
 
 async def test_who_waits_for_a_frozen_peer_learns_of_it() -> None:
-    pipe = Mux(Frozen(takes=1, for_ever=HEAD.pack(0, Kind.PING, 0)), silence_s=0.05)
+    pipe = Mux(Frozen(takes=1, for_ever=HEAD.pack(0, FrameKind.PING, 0)), silence_s=0.05)
     running = asyncio.create_task(pipe.run())
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(ConnectionError, match="took nothing"):
@@ -79,7 +79,7 @@ async def test_a_peer_that_asks_and_takes_no_answer_fills_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mux, "MAX_STREAMS", 8)
-    asks = b"".join(HEAD.pack(number, Kind.OPEN, 0) for number in range(1, 100))
+    asks = b"".join(HEAD.pack(number, FrameKind.OPEN, 0) for number in range(1, 100))
     why = await why_it_ends(Frozen(asks), silence_s=LIMIT_S)
     assert why == "the pipe to the master broke: it asks for more than it takes answers"
 

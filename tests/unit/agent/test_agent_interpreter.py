@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Interpreter, Layout, Node, task_environment
+from agent_bootstrap.agent.containers.environment import (
+    ContainerPaths,
+    Interpreter,
+    NodeFacts,
+    task_environment,
+)
 from agent_bootstrap.agent.identity import own_identity
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes import task_root
@@ -166,9 +171,9 @@ def test_the_prologue_of_the_agent_comes_first(tmp_path: Path) -> None:
 
 
 def test_the_chosen_one_is_python3_and_has_windlass(tmp_path: Path) -> None:
-    node = Node(master_url="http://m", agent_id="a", cluster_id="c", master_id="m")
+    node = NodeFacts(master_url="http://m", agent_id="a", cluster_id="c", master_id="m")
     chosen = Interpreter(program="/v/bin/python3", version="3.12")
-    found = task_environment(spec(), node, Layout(ContainerDir(tmp_path), True), chosen)
+    found = task_environment(spec(), node, ContainerPaths(ContainerDir(tmp_path), True), chosen)
     assert found["PATH"].startswith("/run/determined/bin:/v/bin:")
     assert str(Path(sys.executable).parent) not in found["PATH"].split(":")
     assert found["DET_PYTHON_EXECUTABLE"] == "/v/bin/python3"
@@ -176,7 +181,7 @@ def test_the_chosen_one_is_python3_and_has_windlass(tmp_path: Path) -> None:
     assert found["PIP_TARGET"] == packages
     assert found["PYTHONPATH"] == f"{packages}:/run/determined/packages"
     own = spec().model_copy(update={"environment": {"PYTHONPATH": "/mine"}})
-    found = task_environment(own, node, Layout(ContainerDir(tmp_path), True), chosen)
+    found = task_environment(own, node, ContainerPaths(ContainerDir(tmp_path), True), chosen)
     assert found["PYTHONPATH"] == "/mine:/run/determined/packages"
 
 

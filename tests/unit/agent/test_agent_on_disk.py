@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import Isolation
@@ -22,7 +22,7 @@ from tests.jails import open_way_to
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.processes import boot_id, start_time
 
-NODE = Node(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
+NODE = NodeFacts(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
 PRIVATE = Ground(isolation=Isolation(IsolationKind.NAMESPACES))
 
 

@@ -16,7 +16,7 @@ from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.agent.websocket import agents_url
-from agent_bootstrap.container_options import ContainerOptions, Limits
+from agent_bootstrap.container_options import ContainerLimits, ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
 from tests.fakes.fake_runtime import FakeRuntime
 from windlass.base.errors import InvalidConfig
@@ -230,15 +230,15 @@ def test_a_host_of_a_higher_layer_replaces_the_url_below(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("own", "given"),
     [
-        ({}, Limits(cpus=1.5, memory_bytes=64 * 2**30, pids=None)),
+        ({}, ContainerLimits(cpus=1.5, memory_bytes=64 * 2**30, pids=None)),
         (
             {"cpus": 8, "pids": 10, "memory_bytes": 2**30},
-            Limits(cpus=8, memory_bytes=2**30, pids=10),
+            ContainerLimits(cpus=8, memory_bytes=2**30, pids=10),
         ),
     ],
 )
 def test_limits_of_the_agent_count_where_a_task_has_none(
-    own: dict[str, object], given: Limits
+    own: dict[str, object], given: ContainerLimits
 ) -> None:
     options = parse_options(
         {"master_host": "m", "default_limits": {"cpus": 1.5, "memory": "64GiB"}}
@@ -251,7 +251,7 @@ def test_limits_of_the_agent_count_where_a_task_has_none(
         task_type="TRIAL",
         entrypoint=("x",),
         environment={},
-        options=ContainerOptions(image="i", limits=Limits.model_validate(own)),
+        options=ContainerOptions(image="i", limits=ContainerLimits.model_validate(own)),
     )
     asked = machine.with_default_limits(spec)
     assert asked.options.limits == given

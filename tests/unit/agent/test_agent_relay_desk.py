@@ -18,7 +18,7 @@ from agent_bootstrap import relay
 from agent_bootstrap.channels import requested_transport as asked_module
 from agent_bootstrap.channels import transport_requests as asks
 from agent_bootstrap.channels import transport_server as desk
-from agent_bootstrap.channels.mux import HEAD, Kind, Mux
+from agent_bootstrap.channels.mux import HEAD, FrameKind, Mux
 from agent_bootstrap.channels.requested_transport import RequestedTransport, box_folders
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.channels.tickets import NOTICE
@@ -211,11 +211,11 @@ class Endless:
     """A pipe that opens a stream, and then says that it has sent bytes: none, for ever."""
 
     def __init__(self) -> None:
-        self._first = HEAD.pack(1, Kind.OPEN, 0)
+        self._first = HEAD.pack(1, FrameKind.OPEN, 0)
 
     async def read(self) -> bytes:
         await asyncio.sleep(0)
-        said, self._first = self._first, HEAD.pack(1, Kind.DATA, 0)
+        said, self._first = self._first, HEAD.pack(1, FrameKind.DATA, 0)
         return said
 
     async def write(self, data: bytes) -> None:
@@ -241,7 +241,7 @@ class Stuck:
     """A pipe that opens a stream, takes nothing from then on, and ends when `is_over`."""
 
     def __init__(self) -> None:
-        self._opens = [HEAD.pack(1, Kind.OPEN, 0)]
+        self._opens = [HEAD.pack(1, FrameKind.OPEN, 0)]
         self.is_over = asyncio.Event()
 
     async def read(self) -> bytes:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent import slots as subject
-from agent_bootstrap.agent.daemon import Agent
-from agent_bootstrap.agent.gpus.gpu import Found, Gpu
+from agent_bootstrap.agent.daemon import AgentDaemon
+from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.slots import Hardware, find_hardware
 from agent_bootstrap.protocol import Channel, Hello, SlotKind
@@ -121,7 +121,7 @@ def test_without_a_driver_a_jobs_list_is_the_truth() -> None:
 def test_without_gpus_the_processor_is_the_slot_unless_gpus_were_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subject, "amd_gpus", Found)
+    monkeypatch.setattr(subject, "amd_gpus", FoundGpus)
     assert [slot.kind for slot in hardware().slots] == [SlotKind.CPU]
     none = hardware(slot_type="cuda")
     assert none.slots == ()
@@ -132,7 +132,7 @@ def test_without_gpus_the_processor_is_the_slot_unless_gpus_were_asked_for(
 
 @pytest.mark.usefixtures("no_nvml")
 def test_amd_gpus_come_after_nvidias(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "amd_gpus", lambda: Found(gpus=(AMD,)))
+    monkeypatch.setattr(subject, "amd_gpus", lambda: FoundGpus(gpus=(AMD,)))
     for slot_type in ("auto", "rocm"):
         (slot,) = hardware(slot_type=slot_type).slots
         assert (slot.kind, slot.uuid, slot.brand) == (SlotKind.ROCM, AMD.uuid, "MI300X")
@@ -168,7 +168,7 @@ async def test_an_agent_sees_by_what_it_finds_which_numbers_are_in_use(
         return theirs
 
     options = parse_options({"master_host": "m", "work_dir": str(tmp_path), "visible_gpus": "3"})
-    agent = Agent(options, connect=connect, open_runtime=lambda *_: FakeRuntime())
+    agent = AgentDaemon(options, connect=connect, open_runtime=lambda *_: FakeRuntime())
     running = asyncio.create_task(agent.run())
     try:
         hello = await ours.receive()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.daemon import Agent, AgentEnd, Connect
+from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, Connect
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.orphan_timer import (
     END_VARIABLE,
@@ -36,7 +36,7 @@ async def refuses(_: str) -> Channel:
 def end_of(work_dir: Path, connect: Connect, **options: object) -> AgentEnd:
     async def main() -> AgentEnd:
         given = {"master_url": "http://127.0.0.1:1", "work_dir": str(work_dir), "agent_id": "a"}
-        agent = Agent(
+        agent = AgentDaemon(
             parse_options({**given, "artificial_slots": 1, **options}),
             connect=connect,
             clock=LoopClock(),

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from agent_bootstrap.agent.metadata.http1 import Reply
+from agent_bootstrap.agent.metadata.http1 import HttpReply
 from agent_bootstrap.agent.metadata.server import LocalServer, held_by_owner_of
 
 TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -46,8 +46,8 @@ async def test_a_user_who_holds_connections_open_gets_no_more(
     monkeypatch.setattr("agent_bootstrap.agent.metadata.server.FEW", 1)
     monkeypatch.setattr("agent_bootstrap.agent.metadata.server.MAX_OF_ONE_USER", 3)
 
-    async def answer(method: str, target: str, headers: Mapping[str, str]) -> Reply:
-        return Reply(200, b"yours")
+    async def answer(method: str, target: str, headers: Mapping[str, str]) -> HttpReply:
+        return HttpReply(200, b"yours")
 
     async def asked() -> bytes:
         with suppress(ConnectionError):

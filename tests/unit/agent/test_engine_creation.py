@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.engine.connection import (
     Engine,
@@ -37,7 +37,7 @@ ROOTLESS = Engine(
 ANN = OsUser(uid=1000, gid=100, user="ann", group="users")
 ROOT = OsUser()
 GPUS = tuple(Slot(id=i, kind=SlotKind.CUDA, uuid=f"GPU-{i}") for i in range(4))
-NODE = Node(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m", slots=GPUS)
+NODE = NodeFacts(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m", slots=GPUS)
 
 
 def body(
@@ -45,7 +45,7 @@ def body(
     *,
     who: OsUser = ANN,
     slots: tuple[int, ...] = (),
-    node: Node = NODE,
+    node: NodeFacts = NODE,
     mounts: tuple[Mount, ...] = (),
     **options: Any,
 ) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def test_a_task_without_gpus_is_shown_none_though_the_engine_would() -> None:
     made = body()
     assert "DeviceRequests" not in made["HostConfig"]
     assert "NVIDIA_VISIBLE_DEVICES=void" in made["Env"]
-    bare = Node(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
+    bare = NodeFacts(master_url="http://m:1", agent_id="a", cluster_id="c", master_id="m")
     assert body(node=bare)["Env"] == ["DET_CONTAINER_ID=c1"]
 
 

@@ -17,7 +17,7 @@ from agent_bootstrap.agent.runtimes.engine.image_names import (
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.images import AGAIN_S, Images, PullProgress, _usable
 from agent_bootstrap.agent.runtimes.pulls import pull_refused
-from agent_bootstrap.protocol import ExitFailure, Login
+from agent_bootstrap.protocol import ExitFailure, RegistryCredentials
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_names_that_only_apptainer_takes_are_refused() -> None:
 
 def test_a_login_for_another_registry_is_not_sent() -> None:
     said: list[str] = []
-    login = Login(server="reg.example", username="ann", password="s3cret")
+    login = RegistryCredentials(server="reg.example", username="ann", password="s3cret")
     assert (
         _usable(login, "other.example/net:1", lambda text, level="INFO": said.append(text)) is None
     )
     assert said == ["registry_auth is for reg.example, but the image is at other.example: not used"]
     found = _usable(login, "reg.example/net:1", lambda text: None)
     assert found == {"username": "ann", "password": "s3cret", "serveraddress": "reg.example"}
-    anywhere = _usable(Login(identity_token="t"), "python:3", lambda text: None)
+    anywhere = _usable(RegistryCredentials(identity_token="t"), "python:3", lambda text: None)
     assert anywhere == {"identitytoken": "t", "serveraddress": "docker.io"}
 
 

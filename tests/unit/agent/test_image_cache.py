@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.runtimes.commands.cache import LEFT_AFTER_S, ImageCache, size_of
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.image_reference import ImageReference, parse_image
 
 NET, OTHER = parse_image("r.example/team/net:1"), parse_image("r.example/team/other:1")
-ME, YOU = Login(username="me", password="a"), Login(username="you", password="a")
+ME, YOU = (
+    RegistryCredentials(username="me", password="a"),
+    RegistryCredentials(username="you", password="a"),
+)
 
 
 def cache(folder: Path, **options: object) -> ImageCache:

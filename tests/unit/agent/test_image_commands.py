@@ -16,11 +16,11 @@ from agent_bootstrap.agent.runtimes.commands.tool import Gpus, environment, vers
 from agent_bootstrap.agent.runtimes.image_task import ENTRY, ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.container_options import ContainerOptions, Device, OsUser
-from agent_bootstrap.protocol import ContainerSpec, Login
+from agent_bootstrap.protocol import ContainerSpec, RegistryCredentials
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import parse_image
 
-LOGIN = Login(username="me", password="hunter2")
+LOGIN = RegistryCredentials(username="me", password="hunter2")
 SCRATCH = Path("/scratch")
 MOUNTS = (
     Mount(kind="bind", source="/w/tmp", target="/tmp", private=True),
@@ -156,7 +156,7 @@ def test_enroot_has_a_spelling_of_its_own(image: str, uri: str) -> None:
 
 @pytest.mark.parametrize("password", ["", "two words", "line\nend"])
 def test_a_password_that_a_netrc_cannot_hold_is_refused_unseen(password: str) -> None:
-    login = Login(username="me", password=password)
+    login = RegistryCredentials(username="me", password=password)
     with pytest.raises(StartRefused, match="this password") as refused:
         Enroot().make(parse_image("r.example/net"), Path("/c/x"), login, SCRATCH)
     assert not password or password not in str(refused.value)

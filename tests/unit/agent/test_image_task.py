@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.image_task import ENTRY, ImageTask, prepare_image_task
 from agent_bootstrap.bind_rules import HostPaths
@@ -24,7 +24,7 @@ from agent_bootstrap.protocol import Bind, ContainerSpec, FileItem
 from agent_bootstrap.supervisor.image_task import command, environment, out_of_memory
 from tests.jails import open_way_to
 
-NODE = Node(
+NODE = NodeFacts(
     master_url="http://m:1",
     agent_id="a",
     cluster_id="c",

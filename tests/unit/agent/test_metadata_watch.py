@@ -27,7 +27,7 @@ def service() -> Iterator[Ec2Metadata]:
         yield one
 
 
-async def said(service: Ec2Metadata) -> list[metadata_watch.Notice]:
+async def said(service: Ec2Metadata) -> list[metadata_watch.CloudNotice]:
     return await ec2_notices(Ec2Service(service.url(ID)))
 
 

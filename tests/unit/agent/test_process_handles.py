@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from windlass.base.processes import (
-    Handle,
+    ProcessHandle,
     ProcessName,
     boot_id,
     marked_processes,
@@ -76,7 +76,7 @@ def test_another_process_with_its_number_is_left_alone(sleeper: subprocess.Popen
 
 def test_one_that_is_gone_is_nobody(sleeper: subprocess.Popen[bytes]) -> None:
     name = name_of(sleeper)
-    with Handle(sleeper.pid) as held:
+    with ProcessHandle(sleeper.pid) as held:
         sleeper.kill()
         assert held.wait(LONG_S)
         sleeper.wait()
@@ -84,7 +84,7 @@ def test_one_that_is_gone_is_nobody(sleeper: subprocess.Popen[bytes]) -> None:
         with pytest.raises(ProcessLookupError):
             held.send(signal.SIGTERM)
     with pytest.raises(ProcessLookupError):
-        Handle(sleeper.pid)
+        ProcessHandle(sleeper.pid)
     send(name, signal.SIGTERM)
     assert wait_gone(name, LONG_S)
 

@@ -355,7 +355,7 @@ async def test_ports_of_the_agent_must_be_roots(
     monkeypatch.setattr(closing, "ROOTS_PORTS", tmp_path / "first")
     (tmp_path / "first").write_text("80\n")
     with pytest.raises(closing.CannotClose, match="any user have the agent's ports: set 1024"):
-        await closing.Closing("169.254.169.254").require(root=False)
+        await closing.MetadataRules("169.254.169.254").require(root=False)
 
 
 def test_only_a_machines_own_service_is_closed() -> None:

@@ -13,7 +13,7 @@ from agent_bootstrap.agent.runtimes.mount_list import Mount, is_in, staged_sourc
 from agent_bootstrap.agent.runtimes.task_root import (
     MAX_REPEATED_ENTRIES,
     SYSTEM,
-    Wishes,
+    TaskMounts,
     hidden_mounts,
     is_shared,
     task_mounts,
@@ -23,7 +23,7 @@ from agent_bootstrap.protocol import Bind
 
 
 def mounts(tmp_path: Path, **wishes: object) -> list[Mount]:
-    return task_mounts(ContainerDir(tmp_path / "c1"), Wishes(**wishes))  # type: ignore[arg-type]
+    return task_mounts(ContainerDir(tmp_path / "c1"), TaskMounts(**wishes))  # type: ignore[arg-type]
 
 
 def at(found: list[Mount], target: str) -> list[Mount]:

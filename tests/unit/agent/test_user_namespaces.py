@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.runtimes.commands.tool import Command, run_quietly
+from agent_bootstrap.agent.runtimes.commands.tool import ToolCall, run_quietly
 from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_shared
 from tests.real_cluster import eventually
 
@@ -51,7 +51,7 @@ _PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 def clear(podman: str, pause: Started, folder: Path) -> None:
     file = folder / "pause.pid"
     file.write_text(f"{pause.pid}\n")
-    run_quietly(Command(words=(str(Path(podman).with_name("podman")), "0"), leaves=file))
+    run_quietly(ToolCall(words=(str(Path(podman).with_name("podman")), "0"), leaves=file))
 
 
 def test_what_podman_left_behind_is_ended(podman: str, pause: Started, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ host.END_LIMIT_S = float("inf")
 left = subprocess.Popen(["unshare", "-Ur", sys.argv[1], "600"], start_new_session=True)
 while Path(f"/proc/{left.pid}/comm").read_text().strip() not in sys.argv[1]:
     pass
-machine = host.Host(Path("/nonexistent"))
+machine = host.InstanceHost(Path("/nonexistent"))
 machine._catch_signals()
 machine._end_children()
 """

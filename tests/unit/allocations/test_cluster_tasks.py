@@ -13,7 +13,7 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
 from agent_bootstrap.privilege_rules import Privileges
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner, WorkspaceUser, merged
+from master.allocations.identities import TaskOwner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobType
 from master.experiments.creation import NewExperiment
@@ -62,9 +62,9 @@ def test_the_link_is_stronger_than_the_clusters_default(
     linked: OsUser | None, default: OsUser | None, runs_as: OsUser | None
 ) -> None:
     tasks = ClusterTasks(default_user=default, linked=admin_is(linked))
-    assert tasks.os_user(Owner(ADMIN.user_id, 1)) == runs_as
-    assert tasks.runs_as_root(Owner(ADMIN.user_id, 1)) is (runs_as == ROOT)
-    assert tasks.os_user(Owner(DETERMINED.user_id, 1)) == default
+    assert tasks.os_user(TaskOwner(ADMIN.user_id, 1)) == runs_as
+    assert tasks.runs_as_root(TaskOwner(ADMIN.user_id, 1)) is (runs_as == ROOT)
+    assert tasks.os_user(TaskOwner(DETERMINED.user_id, 1)) == default
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
 from master.wiring.batch.pools import JobProjects
 from provisioner.batch.base import EndCause, ForeignJob, JobPhase
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.batch.leases import Lease, LeaseState
 from tests.fakes.api_world import SINGLE, ApiWorld
 from tests.fakes.pools import resolved_pool
@@ -19,7 +19,7 @@ DONE = Lease(
     tag="wl-1-a",
     pool="default",
     allocation_id="",
-    shape=Shape(queue="gpu", nodes=2, slots_per_node=4, gpus_per_node=4),
+    shape=JobShape(queue="gpu", nodes=2, slots_per_node=4, gpus_per_node=4),
     created_at=1_800_000_000.0,
     state=LeaseState.SETTLED,
     phase=JobPhase.ENDED,

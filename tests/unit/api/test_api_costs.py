@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.costs.lines import By, CostLine
+from master.costs.lines import CostLine, GroupBy
 from master.costs.reports import OTHERS, experiment_cost, summed
 from master.store.tables import Cost
 from master.store.unit_of_work import UnitOfWork
@@ -23,13 +23,13 @@ def line(job: str, usd: float, kind: K = K.BUSY, **more: object) -> CostLine:
 
 def test_what_a_reader_may_not_see_is_one_line() -> None:
     lines = [line("a", 3.0), line("b", 2.0), line("c", 1.0), line("", 0.5, K.IDLE)]
-    sums = summed(lines, By.JOB, usernames={1: "ann"}, is_visible=lambda job: job == "a")
+    sums = summed(lines, GroupBy.JOB, usernames={1: "ann"}, is_visible=lambda job: job == "a")
     assert [(each.name, each.total_usd) for each in sums] == [
         (OTHERS, 3.0),
         ("a", 3.0),
         ("", 0.5),
     ]
-    by_user = summed(lines, By.USER, usernames={1: "ann"}, is_visible=lambda _: True)
+    by_user = summed(lines, GroupBy.USER, usernames={1: "ann"}, is_visible=lambda _: True)
     assert [(each.name, each.total_usd) for each in by_user] == [("ann", 6.0), ("", 0.5)]
 
 

@@ -9,14 +9,14 @@ import pytest
 from starlette.requests import Request
 
 from master.api.errors import Stopping
-from master.api.held import Closing, hold
+from master.api.held import ServerStop, hold
 
 
 class Poll:
     """One held request, and all that can end it."""
 
     def __init__(self) -> None:
-        self.closing = Closing()
+        self.closing = ServerStop()
         self.signal = asyncio.Event()
         self.client_left = asyncio.Event()
         self.ended = ""

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from master.api.monitoring.families import Picture, own, page, published
 from master.api.monitoring.routes import scrape_targets
 from provisioner.capacity.refusals import BlockKind
-from provisioner.fleet.counters import Tally
+from provisioner.fleet.counters import FleetCounters
 from provisioner.fleet.intents import IntentRecord
 from provisioner.fleet.state import Launched, LaunchRefused, LaunchUnanswered
 from provisioner.types import CostView, InstanceView, Market, OfferKey
@@ -127,7 +127,7 @@ def an_intent() -> IntentRecord:
 
 
 def test_what_the_provisioner_did_is_counted() -> None:
-    tally = Tally()
+    tally = FleetCounters()
     intent = an_intent()
     tally.note([Launched(intent=intent, instance_ids=("a", "b"))])
     tally.note([LaunchRefused(intent=intent, kind=BlockKind.QUOTA, message="no")] * 3)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from provisioner.providers.aws.quota_check import Need, by_quota, fits, too_small
+from provisioner.providers.aws.quota_check import PoolQuota, by_quota, fits, too_small
 from provisioner.providers.web_pages import without_page
 
-P4D = Need(pool="big", instance_type="p4d.24xlarge", most=4, cpus=96)
-P5 = Need(pool="big", instance_type="p5.48xlarge", most=4, cpus=192)
-P3 = Need(pool="old", instance_type="p3.2xlarge", most=2, cpus=8)
+P4D = PoolQuota(pool="big", instance_type="p4d.24xlarge", most=4, cpus=96)
+P5 = PoolQuota(pool="big", instance_type="p5.48xlarge", most=4, cpus=192)
+P3 = PoolQuota(pool="old", instance_type="p3.2xlarge", most=2, cpus=8)
 
 
 def test_types_that_one_quota_counts_are_one_line() -> None:
-    g5 = Need(pool="gpu", instance_type="g5.xlarge", most=1, cpus=4, is_spot=True)
+    g5 = PoolQuota(pool="gpu", instance_type="g5.xlarge", most=1, cpus=4, is_spot=True)
     assert by_quota([P4D, P5, g5]) == {
         ("L-417A185B", "Running On-Demand P instances"): [P4D, P5],
         ("L-3819A6DF", "All G and VT Spot Instance Requests"): [g5],
@@ -28,7 +28,7 @@ def test_pools_add_up_and_types_of_one_pool_share_its_maximum() -> None:
 
 
 def test_a_type_that_is_not_known_counts_nothing() -> None:
-    unknown = Need(pool="new", instance_type="p9.large", most=1, cpus=0)
+    unknown = PoolQuota(pool="new", instance_type="p9.large", most=1, cpus=0)
     assert fits(64, [unknown]) == "64 vCPUs"
     assert too_small(64, [unknown]) == ""
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner.providers.aws import catalogue
-from provisioner.providers.aws.client import AwsError, Client
+from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.aws.names import quota_code
 from tests.fakes.pool_machines import aws_machines
 
@@ -45,6 +45,6 @@ async def test_quotas_that_are_refused_or_not_answered_are_unknown(
 ) -> None:
     monkeypatch.setattr(catalogue, "QUOTAS_WITHIN_S", 0.5)
     service = ServiceQuotas()
-    found = await catalogue._quotas(cast("Client", service), WANTED)
+    found = await catalogue._quotas(cast("AwsClient", service), WANTED)
     assert service.asked == CODES
     assert found == {CODES[0]: 64.0}

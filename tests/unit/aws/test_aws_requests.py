@@ -10,8 +10,14 @@ import pytest
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import Override, open_book
-from provisioner.providers.aws.account import Account
-from provisioner.providers.aws.catalogue import Catalogue, Image, Reservation, Subnet, TypeFacts
+from provisioner.providers.aws.account import AwsAccount
+from provisioner.providers.aws.catalogue import (
+    CapacityReservation,
+    Catalogue,
+    MachineImage,
+    Subnet,
+    TypeFacts,
+)
 from provisioner.providers.aws.names import is_zone_of, quota_code, quota_family
 from provisioner.providers.aws.offers import facts_of, offers_of
 from provisioner.providers.aws.request import run_instances
@@ -21,9 +27,9 @@ from provisioner.types import Market, Offer
 from tests.fakes.fleet_world import an_intent
 from tests.fakes.pool_machines import aws_machines
 
-ACCOUNT = Account(name="aws-us-east-1", region="us-east-1")
+ACCOUNT = AwsAccount(name="aws-us-east-1", region="us-east-1")
 PRICES = open_book(None)
-IMAGE = Image(id="ami-1", root_device="/dev/xvda", architecture="x86_64")
+IMAGE = MachineImage(id="ami-1", root_device="/dev/xvda", architecture="x86_64")
 P4D = TypeFacts(
     name="p4d.24xlarge", gpus=8, gpu_model="A100", cpus=96, network_cards=4, efa_interfaces=4
 )
@@ -40,7 +46,7 @@ CATALOGUE = Catalogue(
     },
     images={"ami-1": IMAGE},
     reservations={
-        "cr-1": Reservation(
+        "cr-1": CapacityReservation(
             id="cr-1",
             instance_type="p4d.24xlarge",
             zone="us-east-1b",
@@ -48,7 +54,7 @@ CATALOGUE = Catalogue(
             starts_at=None,
             ends_at=None,
         ),
-        "cr-2": Reservation(
+        "cr-2": CapacityReservation(
             id="cr-2",
             instance_type="p4d.24xlarge",
             zone="us-east-1a",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.money.price_book import open_book
-from provisioner.providers.aws.account import Account
+from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.catalogue import Catalogue, Subnet
 from provisioner.providers.aws.offers import offers_of
 from tests.fakes.pool_machines import aws_machines
@@ -31,7 +31,7 @@ def test_a_spot_price_that_cannot_be_is_not_used(said: float, counts: float, ori
         default_subnets={ZONE: Subnet(id="s-1", zone=ZONE, network="n-1")},
         spot_usd={(OPTIONS.section.instance_type, ZONE): said},
     )
-    account = Account(name="aws-us-east-1", region="us-east-1")
+    account = AwsAccount(name="aws-us-east-1", region="us-east-1")
     (offer,) = offers_of(account, OPTIONS, catalogue, open_book(None), now=0.0)
     assert offer.usd_per_hour == pytest.approx(counts)
     assert origin in offer.price_origin

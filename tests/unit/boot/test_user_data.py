@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_bootstrap.scripts.user_data import MAX_BYTES, Cloud, UserDataInputs, user_data
+from agent_bootstrap.agent.metadata.kinds import Cloud
+from agent_bootstrap.scripts.user_data import MAX_BYTES, UserDataInputs, user_data
 from master.auth.join_tokens import JoinTokenSigner
 from rm_backends.ports import JoinGrant, JoinKind
 from windlass.base.errors import InvalidConfig

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_bootstrap.scripts.user_data import MAX_BYTES, Cloud
+from agent_bootstrap.agent.metadata.kinds import Cloud
+from agent_bootstrap.scripts.user_data import MAX_BYTES
 from master.auth.join_tokens import JoinTokenSigner
 from master.wiring.cloud_boot import _LONGEST, CloudBoot
 from master.wiring.launch_tokens import MOST_NAMES, LaunchTokens

@@ -17,7 +17,7 @@ from tests.fakes.api_world import SINGLE
 from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.scripted_cluster import ScriptedCluster
 from windlass.base.clock import ManualClock
-from windlass.storage.worker import Order, Result
+from windlass.storage.worker import FolderResult, Order
 
 UUIDS = [f"checkpoint-{n}" for n in range(5)]
 KEPT = {UUIDS[-1], "stranger"}
@@ -87,11 +87,13 @@ async def test_it_goes_on_after_a_crash(tmp_path: Path, commit: int) -> None:
 class DiesBetween(InlineDeleter):
     """Deletes, and never gets to say so."""
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         async for _ in super().delete(order, here):
             pass
         await asyncio.Event().wait()
-        yield Result(folder="")
+        yield FolderResult(folder="")
 
 
 async def test_what_was_deleted_and_not_said_is_deleted(tmp_path: Path) -> None:
@@ -119,7 +121,9 @@ class TakesLongToEnd(InlineDeleter):
 
     running = 0
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         self.running += 1
         try:
             async for result in super().delete(order, here):

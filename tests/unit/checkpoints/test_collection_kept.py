@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from master.core.retention import Candidate, KeepCounts
-from master.experiments.metrics import Report
+from master.core.retention import KeepCounts, StoredCheckpoint
+from master.experiments.metrics import PostedMetrics
 from master.experiments.reports import CheckpointReport
 from master.store import tables
 from rm_backends.base import ContainerPhase
@@ -55,7 +55,7 @@ def test_what_is_left_after_a_crash_is_what_the_oracle_keeps(
     history: list[Saved], counts: KeepCounts, smaller: bool, commit: int
 ) -> None:
     found = [
-        Candidate(
+        StoredCheckpoint(
             uuid=f"u{number}",
             trial_id=1 + at.trial,
             steps=number,
@@ -71,7 +71,7 @@ def test_what_is_left_after_a_crash_is_what_the_oracle_keeps(
         assert there(Path(name)) == oracle(found, counts, smaller, set()) | {"stranger"}
 
 
-async def _live(folder: Path, config: str, found: list[Candidate], commit: int) -> None:
+async def _live(folder: Path, config: str, found: list[StoredCheckpoint], commit: int) -> None:
     saved(folder, *(candidate.uuid for candidate in found), "stranger")
     clock = ManualClock()
     cluster = await ScriptedCluster.start(folder, clock)
@@ -83,7 +83,7 @@ async def _live(folder: Path, config: str, found: list[Candidate], commit: int) 
     await cluster.crash()
 
 
-async def _train(cluster: ScriptedCluster, config: str, found: list[Candidate]) -> None:
+async def _train(cluster: ScriptedCluster, config: str, found: list[StoredCheckpoint]) -> None:
     live = await cluster.create(config)
     trials = [trial for _, trial in sorted(live.state.trials.items())]
     for trial in trials:
@@ -93,7 +93,7 @@ async def _train(cluster: ScriptedCluster, config: str, found: list[Candidate]) 
         trial = trials[candidate.trial_id - 1]
         if candidate.metric is not None:
             await cluster.reports.metrics(
-                Report(
+                PostedMetrics(
                     trial_id=trial.id,
                     run_id=trial.run_id,
                     group="validation",

@@ -17,7 +17,7 @@ from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.unit.checkpoints.test_collection_crash import UUIDS, ended, saved, there
 from windlass.base.clock import ManualClock
-from windlass.storage.worker import Order, Result
+from windlass.storage.worker import FolderResult, Order
 
 OTHERS = [f"other-{n}" for n in range(3)]
 
@@ -64,13 +64,15 @@ class Fails(InlineDeleter):
 
     failing = frozenset(UUIDS)
 
-    async def delete(self, order: Order, here: FolderHere | None) -> AsyncGenerator[Result, None]:
+    async def delete(
+        self, order: Order, here: FolderHere | None
+    ) -> AsyncGenerator[FolderResult, None]:
         if self.failing.isdisjoint(order.folders):
             async for result in super().delete(order, here):
                 yield result
             return
         for folder in order.folders:
-            yield Result(folder=folder, error="Input/output error")
+            yield FolderResult(folder=folder, error="Input/output error")
 
 
 async def test_what_failed_is_tried_again_after_the_pause_it_told(tmp_path: Path) -> None:

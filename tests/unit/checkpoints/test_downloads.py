@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.checkpoints.downloads import AT_ONCE, OF_ONE_USER, Downloads, TooManyDownloads, _Found
-from master.checkpoints.places import Places
+from master.checkpoints.places import CheckpointPlaces
 
 OURS = {"type": "gcs", "bucket": "ours"}
 
@@ -20,11 +20,11 @@ class Packing(Downloads):
 
     def __init__(self) -> None:
         nothing: Any = None
-        super().__init__(nothing, Places(cluster=OURS))
+        super().__init__(nothing, CheckpointPlaces(cluster=OURS))
         self._workers: Any = _Workers()
 
     async def _require(self, uuid: str) -> _Found:
-        return _Found("COMPLETED", OURS, None, Owner(1, 1), 1)
+        return _Found("COMPLETED", OURS, None, TaskOwner(1, 1), 1)
 
 
 class _Workers:

@@ -8,8 +8,8 @@ import pytest
 
 from agent_bootstrap.container_options import OsUser
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner, WorkspaceUser
-from master.checkpoints.places import Places
+from master.allocations.identities import TaskOwner, WorkspaceUser
+from master.checkpoints.places import CheckpointPlaces
 from master.core.expconf.references import PoolSecrets
 from windlass.storage.worker import RunAs
 
@@ -45,12 +45,12 @@ AZURE = {"type": "azure", "container": "c"}
 )
 def test_the_master_goes_to_no_bucket_of_a_users_choice(storage: dict[str, Any], may: bool) -> None:
     secrets = PoolSecrets({"${master.yaml:checkpoint_storage.access_key}": None})
-    assert Places(cluster=OURS, secrets=secrets).bucket(storage) is may
+    assert CheckpointPlaces(cluster=OURS, secrets=secrets).bucket(storage) is may
 
 
 def test_the_clusters_own_server_is_one_it_goes_to() -> None:
     cluster = S3 | KEYS | {"endpoint_url": "http://minio.lan:9000"}
-    places = Places(cluster=cluster)
+    places = CheckpointPlaces(cluster=cluster)
     assert places.bucket(cluster)
     assert places.bucket(cluster | {"bucket": "another", "access_key": "theirs"})
 
@@ -63,9 +63,9 @@ def test_files_are_touched_with_the_rights_of_whom_the_owners_tasks_run_as(
         default_user=OsUser(uid=1000, gid=1000, user="ann", group="ann"),
         of_workspace=lambda id_: WorkspaceUser(gid=500) if id_ == 2 else None,
     )
-    places = Places(cluster=OURS, os_user=cluster.os_user)
-    assert places.run_as(Owner(1, 2)) == RunAs(uid=1000, gid=500)
-    assert places.run_as(Owner(1, 1)) == RunAs(uid=1000, gid=1000)
+    places = CheckpointPlaces(cluster=OURS, os_user=cluster.os_user)
+    assert places.run_as(TaskOwner(1, 2)) == RunAs(uid=1000, gid=500)
+    assert places.run_as(TaskOwner(1, 1)) == RunAs(uid=1000, gid=1000)
     assert places.stranger() == RunAs(uid=65530, gid=65530)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert places.run_as(Owner(1, 2)) is None
+    assert places.run_as(TaskOwner(1, 2)) is None

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from windlass.cli.main import app
 from windlass.install import steps
-from windlass.install.hosts import Host
-from windlass.install.steps import Outcome, Result
+from windlass.install.hosts import SshHost
+from windlass.install.steps import InstallOutcome, InstallResult
 
 TOKENS = "/api/v1/windlass/join-tokens"
 
@@ -23,8 +23,8 @@ def installed(master: ScriptedMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"joinToken": {"id": "t1"}, "token": "wjt_t1_secret", "masterUrl": "http://m:8080"}
     master.on("POST", TOKENS, made)
 
-    def install(host: Host, *_: object) -> Outcome:
-        return Outcome(host=host.spec, result=Result.INSTALLED)
+    def install(host: SshHost, *_: object) -> InstallOutcome:
+        return InstallOutcome(host=host.spec, result=InstallResult.INSTALLED)
 
     monkeypatch.setattr(steps, "install", install)
 

@@ -17,11 +17,11 @@ from windlass import DETERMINED_VERSION, __version__
 from windlass.base.errors import InvalidArgument
 from windlass.cli.deploy import local as deploy
 from windlass.cli.main import app
-from windlass.deploy.local.cluster import Agent, LocalCluster, Start, Started
+from windlass.deploy.local.cluster import AgentSpec, LocalCluster, Started, StartOptions
 from windlass.deploy.local.folder import ClusterFolder, folder_of
 from windlass.deploy.local.logs import Tail, lines_of, readable
 from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders, with_tls
-from windlass.deploy.local.options import Options, Remembered
+from windlass.deploy.local.options import ClusterRecord, Options
 
 
 class Asked:
@@ -29,20 +29,20 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.options = Options()
-        self.start = Start()
-        self.agent: Agent | None = None
+        self.start = StartOptions()
+        self.agent: AgentSpec | None = None
         self.calls: list[tuple[Any, ...]] = []
         self.folder: ClusterFolder | None = None
         asked = self
 
         def up(
-            self: LocalCluster, given: Options, start: Start, *, with_agents: bool = True
+            self: LocalCluster, given: Options, start: StartOptions, *, with_agents: bool = True
         ) -> Started:
             asked.options, asked.start, asked.folder = given, start, self.folder
             asked.calls.append(("up", with_agents))
             return Started(options=given, logged_in=False, slots={"agent-0": 0})
 
-        def agent_up(self: LocalCluster, agent: Agent) -> Mapping[str, int]:
+        def agent_up(self: LocalCluster, agent: AgentSpec) -> Mapping[str, int]:
             asked.agent, asked.folder = agent, self.folder
             return {}
 
@@ -61,7 +61,7 @@ class Asked:
 
         for function in (up, agent_up, down, master_down, agents_down):
             monkeypatch.setattr(LocalCluster, function.__name__, function)
-        Remembered(url="http://127.0.0.1:8080").write(made(folder_of(None, None)))
+        ClusterRecord(url="http://127.0.0.1:8080").write(made(folder_of(None, None)))
 
     def det(self, *words: str) -> Result:
         return CliRunner().invoke(app, ["deploy", *words])
@@ -198,7 +198,7 @@ def test_agent_up_takes_the_published_options(asked: Asked, files: Path) -> None
     words += ("--agent-label", "rack=a", "--agent-label", "b", "--det-version", DETERMINED_VERSION)
     done = asked.det("local", "agent-up", "gpu-box", *words, "--cluster-name", "lab")
     assert done.exit_code == 0, done.output
-    assert asked.agent == Agent(
+    assert asked.agent == AgentSpec(
         name="from-file",
         url="http://gpu-box:8181",
         pool="big",

@@ -12,12 +12,12 @@ from client_scripted_master import ScriptedMaster, free_port
 from typer.testing import CliRunner, Result
 
 from agent_bootstrap.agent import checks as agent_checks
-from agent_bootstrap.agent.gpus.gpu import Found, Gpu
+from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.protocol import IsolationKind, SlotKind
 from master.checks.doctor import check_folder
 from windlass import __version__
-from windlass.base.checks import Status
+from windlass.base.checks import CheckStatus
 from windlass.cli import doctor
 from windlass.cli.doctor import check_extra, check_python, check_scripts, check_shadowed
 from windlass.cli.main import app
@@ -92,15 +92,15 @@ def test_another_version_of_the_master_is_a_warning(cluster: ScriptedMaster) -> 
 
 
 def test_an_old_python_fails() -> None:
-    assert check_python((3, 11, 2)).status is Status.OK
-    assert check_python((3, 10, 9)).status is Status.FAILED
+    assert check_python((3, 11, 2)).status is CheckStatus.OK
+    assert check_python((3, 10, 9)).status is CheckStatus.FAILED
 
 
 def test_extras_are_installed_not_or_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     requires = ["typer>=1", "psutil>=7 ; extra == 'agent'", "no-such>=1; extra == 'agent'"]
     monkeypatch.setattr(metadata, "requires", lambda _: requires)
     check = check_extra("agent")
-    assert (check.status, check.found) == (Status.WARNING, "missing: no-such")
+    assert (check.status, check.found) == (CheckStatus.WARNING, "missing: no-such")
     assert "pip install 'windlass-cluster[agent]'" in check.advice
     monkeypatch.setattr(metadata, "requires", lambda _: requires[::2])
     assert check_extra("agent").found == "not installed"
@@ -111,15 +111,20 @@ def test_extras_are_installed_not_or_in_part(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("script", "published", "status", "found"),
     [
-        ("from windlass.cli.main import run", None, Status.OK, ""),
-        ("from determined.cli import main", "0.38.1", Status.WARNING, "belongs to the package"),
-        ("from windlass.cli.main import run", "0.38.1", Status.WARNING, "replaced that of"),
+        ("from windlass.cli.main import run", None, CheckStatus.OK, ""),
+        (
+            "from determined.cli import main",
+            "0.38.1",
+            CheckStatus.WARNING,
+            "belongs to the package",
+        ),
+        ("from windlass.cli.main import run", "0.38.1", CheckStatus.WARNING, "replaced that of"),
     ],
 )
 def test_the_clash_of_the_two_det_is_told(
     script: str,
     published: str | None,
-    status: Status,
+    status: CheckStatus,
     found: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -141,44 +146,44 @@ def test_another_det_first_on_path_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(doctor, "_version_of", lambda _: None)
     monkeypatch.setenv("PATH", f"{tmp_path / 'other'}{os.pathsep}{tmp_path / 'mine'}")
     check = check_scripts(tmp_path / "mine")
-    assert check.status is Status.WARNING
+    assert check.status is CheckStatus.WARNING
     assert f"put {tmp_path / 'mine'} first on PATH" in check.advice
 
 
 def test_a_hidden_package_fails(tmp_path: Path) -> None:
     check = check_shadowed({"master": tmp_path / "master.py"})
-    assert check.status is Status.FAILED
+    assert check.status is CheckStatus.FAILED
     assert f"{tmp_path / 'master.py'} hides the package 'master'" in check.advice
 
 
 def test_the_data_folder_must_be_a_writable_secret(tmp_path: Path) -> None:
-    assert check_folder(tmp_path / "new" / "folder").status is Status.OK
+    assert check_folder(tmp_path / "new" / "folder").status is CheckStatus.OK
     (tmp_path / "file").touch()
     assert "is not a directory" in check_folder(tmp_path / "file" / "below").found
     secret = tmp_path / "secret"
     secret.touch(0o600)
-    assert check_folder(tmp_path).status is Status.OK
+    assert check_folder(tmp_path).status is CheckStatus.OK
     secret.chmod(0o644)
     check = check_folder(tmp_path)
-    assert (check.status, check.advice) == (Status.FAILED, f"chmod 600 {secret}")
+    assert (check.status, check.advice) == (CheckStatus.FAILED, f"chmod 600 {secret}")
 
 
 def test_what_an_agent_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     works = Isolation(IsolationKind.BUBBLEWRAP, program="bwrap")
     monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: works)
     gpu = Gpu(slot=0, kind=SlotKind.CUDA, index=0, uuid="GPU-1", name="H200")
-    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(gpus=(gpu, gpu)))
-    monkeypatch.setattr(agent_checks, "amd_gpus", Found)
+    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: FoundGpus(gpus=(gpu, gpu)))
+    monkeypatch.setattr(agent_checks, "amd_gpus", FoundGpus)
     monkeypatch.setattr(agent_checks, "find_images", lambda _: (None, ()))
     namespaces, containers, gpus = agent_checks.checks()
-    assert namespaces.status is Status.OK
+    assert namespaces.status is CheckStatus.OK
     assert containers.found == "no engine: tasks run as processes"
     assert gpus.found == "2: H200"
     monkeypatch.setattr(agent_checks, "find_isolation", lambda *_: Isolation(note="no kernel"))
-    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: Found(notes=("GPU 3 is lost",)))
+    monkeypatch.setattr(agent_checks, "nvidia_gpus", lambda: FoundGpus(notes=("GPU 3 is lost",)))
     monkeypatch.setattr(agent_checks, "find_images", lambda _: (None, ("docker starts none",)))
     namespaces, containers, gpus = agent_checks.checks()
-    assert (namespaces.status, namespaces.found) == (Status.WARNING, "no kernel")
-    assert (containers.status, containers.found) == (Status.WARNING, "docker starts none")
+    assert (namespaces.status, namespaces.found) == (CheckStatus.WARNING, "no kernel")
+    assert (containers.status, containers.found) == (CheckStatus.WARNING, "docker starts none")
     assert gpus.found.startswith("none: the agent offers one CPU slot")
-    assert (gpus.status, gpus.advice) == (Status.WARNING, "GPU 3 is lost")
+    assert (gpus.status, gpus.advice) == (CheckStatus.WARNING, "GPU 3 is lost")

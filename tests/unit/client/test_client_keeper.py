@@ -15,15 +15,15 @@ from windlass.deploy.local import keeper
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.processes import start_detached
 from windlass.deploy.local.records import ServiceSpec
-from windlass.deploy.local.services import Condition, Service, Services
+from windlass.deploy.local.services import Condition, LocalService, LocalServices
 
 PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
+def services(tmp_path: Path) -> Iterator[LocalServices]:
     folder = ClusterFolder(tmp_path)
-    services = Services(folder)
+    services = LocalServices(folder)
     yield services
     services.stop([service.name for service in services.all()])
 
@@ -38,7 +38,7 @@ def spec(tmp_path: Path, code: str, *, autorestart: bool = True) -> ServiceSpec:
     )
 
 
-def until(services: Services, what: Callable[[Service], object]) -> Service:
+def until(services: LocalServices, what: Callable[[LocalService], object]) -> LocalService:
     deadline = time.monotonic() + PATIENCE_S
     while not what(found := services.of("it")):
         assert time.monotonic() < deadline, found
@@ -49,7 +49,7 @@ def until(services: Services, what: Callable[[Service], object]) -> Service:
 SLEEP = "import signal; signal.pause()"
 
 
-def test_what_is_killed_comes_back(services: Services, tmp_path: Path) -> None:
+def test_what_is_killed_comes_back(services: LocalServices, tmp_path: Path) -> None:
     services.start(spec(tmp_path, SLEEP), os.environ)
     first = services.of("it")
     assert first.process is not None
@@ -76,7 +76,7 @@ keeper.Keeper(Path(sys.argv[1]), "it").run()
 
 
 def test_what_is_killed_before_its_first_line_comes_back(
-    services: Services, tmp_path: Path
+    services: LocalServices, tmp_path: Path
 ) -> None:
     made = spec(tmp_path, SLEEP)
     for folder in (tmp_path / "services", made.log.parent):
@@ -89,13 +89,13 @@ def test_what_is_killed_before_its_first_line_comes_back(
     assert made.log.read_text() == ""
 
 
-def test_what_ends_by_itself_comes_back_too(services: Services, tmp_path: Path) -> None:
+def test_what_ends_by_itself_comes_back_too(services: LocalServices, tmp_path: Path) -> None:
     services.start(spec(tmp_path, "import sys; sys.exit(3)"), os.environ)
     found = until(services, lambda s: s.restarts == 2)
     assert found.ended == "exit code 3"
 
 
-def test_without_autorestart_it_stays_ended(services: Services, tmp_path: Path) -> None:
+def test_without_autorestart_it_stays_ended(services: LocalServices, tmp_path: Path) -> None:
     services.start(spec(tmp_path, "import sys; sys.exit(3)", autorestart=False), os.environ)
     found = until(services, lambda s: s.condition is Condition.GONE)
     assert (found.ended, found.restarts) == ("exit code 3", 0)
@@ -103,7 +103,7 @@ def test_without_autorestart_it_stays_ended(services: Services, tmp_path: Path) 
     assert wait_gone(found.keeper.process, PATIENCE_S)
 
 
-def test_stopping_ends_process_and_keeper(services: Services, tmp_path: Path) -> None:
+def test_stopping_ends_process_and_keeper(services: LocalServices, tmp_path: Path) -> None:
     stubborn = (
         "import signal\nsignal.signal(15, lambda *_: print('told', flush=True))\n"
         "print('up', flush=True)\nwhile True: signal.pause()"
@@ -121,7 +121,7 @@ def test_stopping_ends_process_and_keeper(services: Services, tmp_path: Path) ->
     assert services.of("it").condition is Condition.GONE
 
 
-def test_a_program_that_cannot_be_started_is_told(services: Services, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_told(services: LocalServices, tmp_path: Path) -> None:
     wrong = ServiceSpec(
         name="it", command=["/nowhere/x"], log=tmp_path / "logs" / "it.log", autorestart=False
     )
@@ -130,7 +130,7 @@ def test_a_program_that_cannot_be_started_is_told(services: Services, tmp_path: 
     assert "cannot start /nowhere/x: No such file" in wrong.log.read_text()
 
 
-def test_there_is_one_keeper_of_a_process(services: Services, tmp_path: Path) -> None:
+def test_there_is_one_keeper_of_a_process(services: LocalServices, tmp_path: Path) -> None:
     services.start(spec(tmp_path, SLEEP), os.environ)
     before = services.of("it")
     second = keeper.Keeper(tmp_path / "services", "it")
@@ -139,7 +139,7 @@ def test_there_is_one_keeper_of_a_process(services: Services, tmp_path: Path) ->
 
 
 def test_it_is_in_a_session_of_its_own_with_its_settings(
-    services: Services, tmp_path: Path
+    services: LocalServices, tmp_path: Path
 ) -> None:
     code = "import os; print(os.getsid(0) == os.getpid(), os.environ['MINE'], flush=True); " + SLEEP
     services.start(spec(tmp_path, code), os.environ)

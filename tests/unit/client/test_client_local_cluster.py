@@ -20,10 +20,10 @@ from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.processes import send, wait_gone
 from windlass.cli.main import app
 from windlass.deploy.local import cluster
-from windlass.deploy.local.cluster import Agent, LocalCluster, Start
+from windlass.deploy.local.cluster import AgentSpec, LocalCluster, StartOptions
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.login import USERS, log_in
-from windlass.deploy.local.options import Options, Remembered
+from windlass.deploy.local.options import ClusterRecord, Options
 from windlass.deploy.local.processes import KILL_TREE, end, start_detached, supervisors_below
 from windlass.deploy.local.records import ProcessRecord
 from windlass.deploy.local.services import Condition, StartFailed
@@ -112,7 +112,7 @@ def det(*words: str) -> tuple[int, str]:
 
 
 def test_a_cluster_goes_up_and_down(local: LocalCluster, options: Options) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     assert names(local) == ["master", "agent-0", "agent-1"]
     folder = local.folder
     for file in (folder.state_file, folder.join_token("default"), folder.log("master")):
@@ -129,55 +129,55 @@ def test_a_cluster_goes_up_and_down(local: LocalCluster, options: Options) -> No
 
 
 def test_what_runs_is_not_started_again(local: LocalCluster, options: Options) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     before = [service.process for service in local.services.all()]
     with pytest.raises(Conflict, match=r"already running at .*--restart` restarts it"):
-        local.up(options, Start())
+        local.up(options, StartOptions())
     assert [service.process for service in local.services.all()] == before
 
 
 def test_a_restart_takes_the_options_of_the_last_start_under_new_ones(
     local: LocalCluster, options: Options
 ) -> None:
-    local.up(options, Start())
-    started = local.up(Options(slots=1), Start(restart=True))
+    local.up(options, StartOptions())
+    started = local.up(Options(slots=1), StartOptions(restart=True))
     assert started.options == Options(port=options.port, agents=2, slots=1)
     assert names(local) == ["master", "agent-0", "agent-1"]
     assert said_by(local, "agent-1")[3] == "1"
-    assert local.up(Options(agents=1), Start(restart=True)).options.slots == 1
+    assert local.up(Options(agents=1), StartOptions(restart=True)).options.slots == 1
     assert names(local) == ["master", "agent-0"]
 
 
 def test_a_restart_brings_back_what_a_reboot_has_ended(
     local: LocalCluster, options: Options
 ) -> None:
-    local.up(options, Start())
-    local.agent_up(Agent(name="extra", url=options.url))
+    local.up(options, StartOptions())
+    local.agent_up(AgentSpec(name="extra", url=options.url))
     for service in local.services.all():
         kill(service.keeper)
         kill(service.process)
     assert names(local) == []
-    local.up(Options(), Start(restart=True))
+    local.up(Options(), StartOptions(restart=True))
     assert names(local) == ["master", "agent-0", "agent-1", "extra"]
 
 
 def test_half_a_cluster_is_told_and_mended(local: LocalCluster, options: Options) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     master = local.services.of("master")
     kill(master.keeper)
     kill(master.process)
     with pytest.raises(Conflict, match=r"only in part at .* \(agent-0, agent-1\): .*mends it"):
-        local.up(options, Start())
+        local.up(options, StartOptions())
     code, said = det("status", "--data-dir", str(local.folder.path))
     assert (code, said.count("running"), said.count("gone")) == (1, 3, 1), said
-    local.up(Options(), Start(restart=True))
+    local.up(Options(), StartOptions(restart=True))
     assert [s.condition for s in local.services.all()] == [Condition.RUNNING] * 3
 
 
 def test_a_process_whose_keeper_was_killed_is_found_and_ended(
     local: LocalCluster, options: Options
 ) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     left = local.services.of("agent-0")
     kill(left.keeper)
     assert local.services.of("agent-0").condition is Condition.UNKEPT
@@ -202,25 +202,25 @@ def test_processes_of_release_0_1_are_known(local: LocalCluster, options: Option
     }
     local.folder.state_file.write_text(json.dumps(content))
     with pytest.raises(Conflict, match="agent-0"):
-        local.up(options, Start())
-    local.up(options, Start(restart=True))
+        local.up(options, StartOptions())
+    local.up(options, StartOptions(restart=True))
     assert not record.is_alive
     assert names(local) == ["master", "agent-0", "agent-1"]
 
 
 def test_master_and_agents_by_themselves(local: LocalCluster, options: Options) -> None:
-    local.up(options, Start(), with_agents=False)
+    local.up(options, StartOptions(), with_agents=False)
     assert names(local) == ["master"]
-    local.agent_up(Agent(name="a", url=options.url, pool="big", labels=("x",), gpu=False))
+    local.agent_up(AgentSpec(name="a", url=options.url, pool="big", labels=("x",), gpu=False))
     token, name, url, _, kind = said_by(local, "a")
     assert (token, name, url, kind) == ("join-secret of big", "a", options.url, "cpu")
     with pytest.raises(Conflict, match="a is already running"):
-        local.agent_up(Agent(name="a", url=options.url))
+        local.agent_up(AgentSpec(name="a", url=options.url))
     assert local.master_down() == (["master"], None)
     assert names(local) == ["a"]
     with pytest.raises(Conflict, match="a would have a master that does not know them"):
         local.master_down(delete_db=True)
-    local.up(Options(), Start(), with_agents=False)
+    local.up(Options(), StartOptions(), with_agents=False)
     assert names(local) == ["master", "a"], "the master came back at the port that the agent knows"
     assert local.agents_down({"other"}) == []
     assert local.agents_down(None) == ["a"]
@@ -232,30 +232,30 @@ def test_an_agent_of_a_master_elsewhere_needs_a_token(
     with pytest.raises(
         InvalidArgument, match=r"windlass master join-token create POOL.*--join-token-file"
     ):
-        local.agent_up(Agent(name="a", url=master.url))
+        local.agent_up(AgentSpec(name="a", url=master.url))
     (tmp_path / "token").write_text("theirs")
-    local.agent_up(Agent(name="a", url=master.url, join_token_file=tmp_path / "token"))
+    local.agent_up(AgentSpec(name="a", url=master.url, join_token_file=tmp_path / "token"))
     assert said_by(local, "a")[:3] == ["theirs", "a", master.url]
 
 
 def test_delete_db_keeps_what_it_takes_away(local: LocalCluster, options: Options) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     with pytest.raises(InvalidArgument, match="stop it first"):
-        local.up(options, Start(restart=True, delete_db=True))
+        local.up(options, StartOptions(restart=True, delete_db=True))
     (local.folder.master / "mine").write_text("history")
     _, moved = local.down(delete_db=True)
     assert moved is not None
     assert (moved / "master" / "mine").read_text() == "history"
     assert not local.folder.master.exists()
     assert local.down(delete_db=True) == ([], None)
-    local.up(options, Start(delete_db=True, initial_user_password="Secret1x"))
+    local.up(options, StartOptions(delete_db=True, initial_user_password="Secret1x"))
     assert local.folder.password_file.read_text() == "Secret1x\n"
 
 
 def test_a_first_password_is_for_the_first_start(local: LocalCluster, options: Options) -> None:
     local.folder.master.mkdir(parents=True)
     with pytest.raises(Conflict, match="--initial-user-password is for the first start"):
-        local.up(options, Start(initial_user_password="Secret1x"))
+        local.up(options, StartOptions(initial_user_password="Secret1x"))
 
 
 def test_a_master_that_fails_is_quoted_and_nothing_stays(
@@ -264,31 +264,31 @@ def test_a_master_that_fails_is_quoted_and_nothing_stays(
     command = (sys.executable, "-c", "import sys; sys.exit('error: port is taken')")
     monkeypatch.setattr(cluster, "COMMAND", command)
     with pytest.raises(StartFailed, match="The master ended: port is taken"):
-        local.up(options, Start())
+        local.up(options, StartOptions())
     assert local.services.all() == []
 
 
 def test_a_bad_master_yaml_stops_nothing(
     local: LocalCluster, options: Options, tmp_path: Path
 ) -> None:
-    local.up(options, Start())
+    local.up(options, StartOptions())
     before = [service.process for service in local.services.all()]
     bad = tmp_path / "bad.yaml"
     bad.write_text("refused: true")
     with pytest.raises(StartFailed, match=r"bad.yaml is refused: <config>.refused: unknown key"):
-        local.up(Options(master_config=bad), Start(restart=True))
+        local.up(Options(master_config=bad), StartOptions(restart=True))
     assert [service.process for service in local.services.all()] == before
 
 
 def test_only_one_command_at_a_time(local: LocalCluster, options: Options) -> None:
     with local.folder.locked(), pytest.raises(Conflict, match="Another `det deploy local` command"):
-        local.up(options, Start())
+        local.up(options, StartOptions())
 
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path, options: Options) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidArgument, match=r"cannot be used .*give another with --data-dir"):
-        LocalCluster(ClusterFolder(tmp_path / "file" / "x")).up(options, Start())
+        LocalCluster(ClusterFolder(tmp_path / "file" / "x")).up(options, StartOptions())
 
 
 @pytest.mark.parametrize(
@@ -361,10 +361,10 @@ def test_a_used_port_is_refused_with_who_uses_it(local: LocalCluster) -> None:
     busy = Options(port=int(other.url.rpartition(":")[2]))
     try:
         with pytest.raises(Conflict, match=r"in use by another master \(cluster lab, not started"):
-            local.up(busy, Start())
+            local.up(busy, StartOptions())
         other.on("GET", "/info", lambda _: (200, b"hello"))
         with pytest.raises(Conflict, match=r"in use by another program: .*another --port"):
-            local.up(busy, Start())
+            local.up(busy, StartOptions())
     finally:
         other.close()
     assert not local.folder.state_file.exists()
@@ -372,7 +372,7 @@ def test_a_used_port_is_refused_with_who_uses_it(local: LocalCluster) -> None:
 
 def test_a_host_that_is_none_is_refused_in_a_sentence(local: LocalCluster) -> None:
     with pytest.raises(InvalidArgument, match=r"--host no-such.invalid: this name cannot be"):
-        local.up(Options(host="no-such.invalid"), Start())
+        local.up(Options(host="no-such.invalid"), StartOptions())
 
 
 def test_a_login_under_the_other_name_of_this_machine_is_used(
@@ -395,6 +395,6 @@ def test_a_login_under_the_other_name_of_this_machine_is_used(
 def test_what_is_remembered_is_what_was_given(tmp_path: Path) -> None:
     folder = ClusterFolder(tmp_path)
     given = Options(agents=3, storage_host_path=tmp_path / "s", gpu=False)
-    Remembered(url="http://x:1", options=given).write(folder)
-    assert Remembered.read(folder).options.given == given.given
+    ClusterRecord(url="http://x:1", options=given).write(folder)
+    assert ClusterRecord.read(folder).options.given == given.given
     assert "port" not in json.loads(folder.state_file.read_text())["options"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from windlass.base.errors import InvalidArgument, InvalidConfig, StorageDenied
 from windlass.storage import list_files, object_transfers, open_storage, progress_lines
-from windlass.storage.azure_account import Account, account_of
+from windlass.storage.azure_account import AzureAccount, account_of
 from windlass.storage.globs import matching
 from windlass.storage.object_transfers import MOST_PARTS, PART, part_size
 from windlass.storage.objects import StoredObject
@@ -68,28 +68,28 @@ AZURE = "https://a.blob.core.windows.net"
 @pytest.mark.parametrize(
     ("section", "account"),
     [
-        ({"connection_string": "AccountName=a;AccountKey=aw=="}, Account(AZURE, "a", "aw==")),
+        ({"connection_string": "AccountName=a;AccountKey=aw=="}, AzureAccount(AZURE, "a", "aw==")),
         (
             {
                 "connection_string": "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=k;"
                 "BlobEndpoint=http://127.0.0.1:10000/a;"
             },
-            Account("http://127.0.0.1:10000/a", "a", "k"),
+            AzureAccount("http://127.0.0.1:10000/a", "a", "k"),
         ),
         (
             {"connection_string": f"BlobEndpoint={AZURE}/;SharedAccessSignature=sv=1&sig=x%3D"},
-            Account(AZURE, "a", signature="sv=1&sig=x%3D"),
+            AzureAccount(AZURE, "a", signature="sv=1&sig=x%3D"),
         ),
-        ({"account_url": f"{AZURE}/"}, Account(AZURE, "a")),
-        ({"account_url": AZURE, "credential": "k"}, Account(AZURE, "a", "k")),
+        ({"account_url": f"{AZURE}/"}, AzureAccount(AZURE, "a")),
+        ({"account_url": AZURE, "credential": "k"}, AzureAccount(AZURE, "a", "k")),
         (
             {"account_url": AZURE, "credential": "?sv=1&sig=x"},
-            Account(AZURE, "a", "", "sv=1&sig=x"),
+            AzureAccount(AZURE, "a", "", "sv=1&sig=x"),
         ),
-        ({"account_url": f"{AZURE}?sv=1&sig=x"}, Account(AZURE, "a", "", "sv=1&sig=x")),
+        ({"account_url": f"{AZURE}?sv=1&sig=x"}, AzureAccount(AZURE, "a", "", "sv=1&sig=x")),
     ],
 )
-def test_accounts_of_azure(section: dict[str, Any], account: Account) -> None:
+def test_accounts_of_azure(section: dict[str, Any], account: AzureAccount) -> None:
     assert account_of(section) == account
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_connection_string_is_not_repeated() -> None:
     with pytest.raises(InvalidConfig) as refused:
         account_of({"connection_string": "AccountKey=very-secret"})
     assert "very-secret" not in str(refused.value)
-    assert "very-secret" not in repr(Account("u", "a", "very-secret"))
+    assert "very-secret" not in repr(AzureAccount("u", "a", "very-secret"))
 
 
 def test_where_it_is_hides_a_password() -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.storage import SharedFsStorage
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
 from provisioner.planning.disruption import Disruption
 from provisioner.planning.stopped_agents import StoppedAgents
@@ -151,7 +151,7 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
         timedelta(seconds=30),
     )
     assert [provider.slots_per_instance for provider in gpu.providers] == [4, 8]
-    assert gpu.fall_back == Rule(pools=("aux",), after_s=90)
+    assert gpu.fall_back == FallBackRule(pools=("aux",), after_s=90)
     assert (aux.is_elastic, aux.settings.max_instances) == (False, 0)
     assert (config.default_compute_pool, config.default_aux_pool) == ("gpu", "aux")
     assert config.internal.audit_logging_enabled

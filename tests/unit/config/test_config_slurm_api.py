@@ -14,7 +14,7 @@ from master.config import MasterConfig, load
 from master.wiring.batch.pools import dispatch_options, site_of
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
 from provisioner.batch.slurm.rest.system import RestSystem
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import InvalidConfig
 
 TOKEN = {"user": "alice", "token_file": "/run/token"}
@@ -126,7 +126,7 @@ def test_pbs_has_none(tmp_path: Path) -> None:
 def test_the_doctor_says_why_it_does_not_answer(tmp_path: Path) -> None:
     api = {"url": f"unix:{tmp_path}/none.s"}
     (check,) = asked(tmp_path, api)
-    assert check.status is Status.FAILED
+    assert check.status is CheckStatus.FAILED
     assert f"{tmp_path}/none.s cannot be reached" in check.found
     api = {"url": "http://127.0.0.1:9", "user": "a", "token_file": f"{tmp_path}/none"}
     (check,) = asked(tmp_path, api)

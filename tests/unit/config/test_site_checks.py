@@ -13,7 +13,7 @@ import yaml
 from master.checks.doctor import checks
 from master.checks.site import site_checks
 from master.config import load
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 
 SHARED = {"type": "shared_fs", "host_path": "/shared/checkpoints"}
 
@@ -50,7 +50,7 @@ def test_a_folder_that_is_not_for_all_users_is_told(
         root.chmod(mode)
     user = {"impersonate": "sudo", "job_storage_root": str(root)}
     (check,) = checked(tmp_path, pools(user, user))
-    assert check.status is Status.WARNING
+    assert check.status is CheckStatus.WARNING
     assert check.found.startswith(str(root))
     assert check.found.endswith(told)
     assert f"install -d -m 1777 {root}" in check.advice
@@ -60,7 +60,7 @@ def test_a_file_is_no_folder_for_them(tmp_path: Path) -> None:
     (root := tmp_path / "jobs").touch()
     manager = {"type": "slurm", "impersonate": "sudo", "job_storage_root": str(root)}
     (check,) = checked(tmp_path, {"resource_manager": manager})
-    assert (check.status, check.found) == (Status.WARNING, f"{root} is not a directory")
+    assert (check.status, check.found) == (CheckStatus.WARNING, f"{root} is not a directory")
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o3777])
@@ -68,7 +68,7 @@ def test_one_that_is_for_all_users_is_right(mode: int, tmp_path: Path) -> None:
     (root := tmp_path / "jobs").mkdir()
     root.chmod(mode)
     (check,) = checked(tmp_path, pools({"impersonate": "sudo", "job_storage_root": str(root)}))
-    assert (check.status, check.advice) == (Status.OK, "")
+    assert (check.status, check.advice) == (CheckStatus.OK, "")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_folders_that_nodes_might_not_see_are_told(
 ) -> None:
     """Both are in the data folder of the master if nobody says otherwise."""
     (check,) = checked(tmp_path, text)
-    assert (check.name, check.status) == (unset, Status.WARNING)
+    assert (check.name, check.status) == (unset, CheckStatus.WARNING)
     assert "data folder of the master, which nodes then must see" in check.found
     assert "a folder on a file system that all nodes share" in check.advice
 
@@ -107,7 +107,7 @@ def test_the_doctor_looks_at_a_file_that_it_is_given_before_the_first_start(
     assert [check.name for check in checks()] == ["master: data folder", "checkpoint_storage"]
     file.write_text("resource_pool: []\n")
     (_, wrong) = checks()
-    assert (wrong.name, wrong.status) == ("master: master.yaml", Status.FAILED)
+    assert (wrong.name, wrong.status) == ("master: master.yaml", CheckStatus.FAILED)
     monkeypatch.delenv("DET_CONFIG_FILE")
     assert [check.name for check in checks()] == ["master: data folder"]
 
@@ -118,6 +118,6 @@ def test_pyslurm_that_is_not_there_is_told(tmp_path: Path) -> None:
         pytest.skip("pyslurm is installed here")
     section = {"api": {"url": "pyslurm:"}, "job_storage_root": "/j"}
     (check,) = checked(tmp_path, pools(section))
-    assert (check.name, check.status) == ("pyslurm", Status.WARNING)
+    assert (check.name, check.status) == ("pyslurm", CheckStatus.WARNING)
     assert "commands of Slurm are used: it cannot be imported: No module named" in check.found
     assert check.advice.endswith("docs/hpc/rest.md#pyslurm")

@@ -11,7 +11,7 @@ import pytest
 
 from master.config import MasterConfig
 from master.wiring.batch.partitions import FILE, partition_memory, with_site_partitions
-from provisioner.batch.base import Queue, Site
+from provisioner.batch.base import Queue, SiteFacts
 from windlass.base.errors import InvalidState
 
 PARTITION = (
@@ -111,8 +111,8 @@ def test_a_partition_that_is_new_while_the_master_runs_is_told_once(
     assert memory is not None
     queues: Mapping[str, Queue] = {name: Queue(name=name) for name in ("gpu", "new")}
     with caplog.at_level(logging.WARNING):
-        asyncio.run(memory.watch(Site(queues=queues)))
-        asyncio.run(memory.watch(Site(queues=queues)))
+        asyncio.run(memory.watch(SiteFacts(queues=queues)))
+        asyncio.run(memory.watch(SiteFacts(queues=queues)))
     assert caplog.messages == ["slurm has a new partition new: a restart makes a pool of it"]
     commands.fall_silent()
     assert pools(commands.config(), tmp_path) == ["gpu", "new"]

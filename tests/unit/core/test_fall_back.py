@@ -15,8 +15,8 @@ from master.core.fall_back import (
     REST_S,
     STUCK,
     SURE_S,
+    FallBackRule,
     Prospect,
-    Rule,
     Wait,
     answer,
     left,
@@ -28,7 +28,7 @@ from master.core.fall_back import (
 from master.core.reasons import ReasonKind
 from rm_backends.base import JobOrder
 
-RULE = Rule(pools=("b", "c"), after_s=300)
+RULE = FallBackRule(pools=("b", "c"), after_s=300)
 HOME = Wait(home="a", pool="a")
 QUIET = sorted(set(ReasonKind) - STUCK - COMING)
 
@@ -45,7 +45,7 @@ def test_a_pool_that_cannot_serve_it_is_left_after_a_while(kind: ReasonKind) -> 
     wait = after((10, kind))
     assert targets(wait, RULE, 309) == ()
     assert targets(wait, RULE, 310) == ("b", "c")
-    assert targets(wait, Rule(pools=()), 310) == ()
+    assert targets(wait, FallBackRule(pools=()), 310) == ()
 
 
 @pytest.mark.parametrize("kind", sorted(set(ReasonKind) - STUCK))
@@ -85,7 +85,7 @@ def test_a_pool_that_refused_it_is_left_and_never_gone_back_to() -> None:
     assert left(away, RULE) == ("c",)
     assert targets(away, RULE, 21 + REST_S) == ("c",)
     assert left(refused(moved(away, "c", 500)), RULE) == ()
-    assert left(refused(HOME), Rule(pools=())) == ()
+    assert left(refused(HOME), FallBackRule(pools=())) == ()
 
 
 def test_from_another_pool_there_is_only_the_way_home_after_a_rest() -> None:
@@ -146,7 +146,7 @@ def test_walks(
     looks: list[tuple[float, ReasonKind, bool, Mapping[str, Prospect]]], after_s: float
 ) -> None:
     """Down its own list or home, only for a reason, never twice within the rest, whatever pools say."""
-    rule, wait, now = Rule(pools=("b", "c"), after_s=after_s), HOME, 0.0
+    rule, wait, now = FallBackRule(pools=("b", "c"), after_s=after_s), HOME, 0.0
     left_at, stuck_since = float("-inf"), None
     for seconds, kind, hopeless, prospects in looks:
         now += seconds

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.retention import Candidate, KeepCounts, kept
+from master.core.retention import KeepCounts, StoredCheckpoint, kept
 from tests.fakes.retention_oracle import METRICS, oracle
 from windlass.base.errors import InvalidArgument
 
 
 @st.composite
-def candidates(draw: st.DrawFn) -> list[Candidate]:
+def candidates(draw: st.DrawFn) -> list[StoredCheckpoint]:
     """Few trials, steps and values: ties are the rule."""
     count = draw(st.integers(0, 14))
     return [
-        Candidate(
+        StoredCheckpoint(
             uuid=f"u{number}",
             trial_id=draw(st.integers(1, 3)),
             steps=draw(st.integers(0, 4)),
@@ -39,7 +39,7 @@ def candidates(draw: st.DrawFn) -> list[Candidate]:
     pinned=st.sets(st.sampled_from([f"u{n}" for n in range(14)]), max_size=3),
 )
 def test_the_kept_ones_are_the_oracles(
-    found: list[Candidate],
+    found: list[StoredCheckpoint],
     best: int,
     trial_best: int,
     latest: int,
@@ -52,7 +52,9 @@ def test_the_kept_ones_are_the_oracles(
 
 
 @given(found=candidates(), smaller=st.booleans())
-def test_the_order_of_the_list_does_not_matter(found: list[Candidate], smaller: bool) -> None:
+def test_the_order_of_the_list_does_not_matter(
+    found: list[StoredCheckpoint], smaller: bool
+) -> None:
     counts = KeepCounts(experiment_best=1)
     forwards = kept(found, counts, smaller_is_better=smaller)
     assert forwards == kept(found[::-1], counts, smaller_is_better=smaller)
@@ -60,16 +62,16 @@ def test_the_order_of_the_list_does_not_matter(found: list[Candidate], smaller: 
 
 def test_nan_is_no_metric_and_a_tie_goes_to_the_first_validation() -> None:
     found = [
-        Candidate(uuid="nan", trial_id=1, steps=1, metric=math.nan, validation_id=1),
-        Candidate(uuid="second", trial_id=1, steps=2, metric=0.5, validation_id=3),
-        Candidate(uuid="first", trial_id=1, steps=3, metric=0.5, validation_id=2),
-        Candidate(uuid="last", trial_id=1, steps=4),
+        StoredCheckpoint(uuid="nan", trial_id=1, steps=1, metric=math.nan, validation_id=1),
+        StoredCheckpoint(uuid="second", trial_id=1, steps=2, metric=0.5, validation_id=3),
+        StoredCheckpoint(uuid="first", trial_id=1, steps=3, metric=0.5, validation_id=2),
+        StoredCheckpoint(uuid="last", trial_id=1, steps=4),
     ]
     assert kept(found, KeepCounts(), smaller_is_better=True) == {"first", "last"}
 
 
 def test_keeping_nothing_keeps_what_is_pinned() -> None:
-    found = [Candidate(uuid=u, trial_id=1, steps=1) for u in ("a", "b")]
+    found = [StoredCheckpoint(uuid=u, trial_id=1, steps=1) for u in ("a", "b")]
     nothing = KeepCounts(experiment_best=0, trial_best=0, trial_latest=0)
     assert kept(found, nothing, smaller_is_better=True, pinned={"b", "elsewhere"}) == {"b"}
 

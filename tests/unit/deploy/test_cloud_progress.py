@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windlass.deploy.cloud.progress import Progress, failure, sentence
+from windlass.deploy.cloud.progress import TerraformProgress, failure, sentence
 
 ERRORS: list[tuple[str, str, str, str, str]] = [
     # address, summary, detail, what is left of it, way out
@@ -162,7 +162,7 @@ def test_errors_are_counted_once_and_long_ones_are_cut() -> None:
 
 
 def test_events_become_lines_with_a_count() -> None:
-    progress = Progress()
+    progress = TerraformProgress()
     hook = {"resource": {"addr": "module.a.b"}, "action": "create", "elapsed_seconds": 10}
     events: list[dict[str, Any]] = [
         {

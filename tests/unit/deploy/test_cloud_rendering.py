@@ -23,7 +23,7 @@ from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.gcp.plan import gcp_plan
 from windlass.deploy.cloud.on_master import write_config
 from windlass.deploy.cloud.parsing import parse
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.template import filled, from_terraform
 
@@ -46,7 +46,7 @@ MADE = {
 """What Terraform would know."""
 
 
-def plan_of(cloud: str, **given: Any) -> Plan:
+def plan_of(cloud: str, **given: Any) -> DeployPlan:
     if cloud == "aws":
         base = {"cluster_id": "lab", "region": "us-west-2"}
         return aws_plan(parse(AwsOptions, {**base, **given}, "options"), ())
@@ -59,18 +59,18 @@ def as_terraform(text: str, made: Mapping[str, str] = MADE) -> str:
     return re.sub(r"\$\$\{|%%\{|\$\{(\w+)\}", lambda m: made[m[1]] if m[1] else m[0][1:], text)
 
 
-def boot_of(plan: Plan, made: Mapping[str, str] = MADE) -> str:
+def boot_of(plan: DeployPlan, made: Mapping[str, str] = MADE) -> str:
     return as_terraform(plan.variables["master_boot"], made)
 
 
-def config_of(plan: Plan, made: Mapping[str, str] = MADE) -> dict[str, Any]:
+def config_of(plan: DeployPlan, made: Mapping[str, str] = MADE) -> dict[str, Any]:
     """master.yaml as the script writes it, before passwords."""
     text = boot_of(plan, made).split("<<'END_OF_MASTER_YAML'\n")[1].split("\nEND_OF_MASTER_YAML")[0]
     document: dict[str, Any] = yaml.safe_load(text)
     return document
 
 
-def whole_config(plan: Plan, folder: Path, made: Mapping[str, str] = MADE) -> Path:
+def whole_config(plan: DeployPlan, folder: Path, made: Mapping[str, str] = MADE) -> Path:
     write_config(yaml.safe_dump(config_of(plan, made)), dict(plan.secrets), folder)
     return folder / "master.yaml"
 
@@ -133,7 +133,7 @@ def test_pools_are_as_the_published_ones() -> None:
 SECRETS = ("user-word-1", "database-word", "registry-word", "PRIVATE KEY OF TLS")
 
 
-def with_secrets(tmp_path: Path) -> Plan:
+def with_secrets(tmp_path: Path) -> DeployPlan:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     cert.write_text("CERTIFICATE")
     key.write_text(SECRETS[3])

@@ -16,7 +16,7 @@ from master.core.searcher.search import Search
 from master.experiments import machine
 from master.experiments.persistence import changes
 from master.experiments.state import ExperimentState, Phase, RunSettings
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update
@@ -68,7 +68,7 @@ def running() -> tuple[ExperimentState, AllocationState]:
     return state, trial.allocation
 
 
-def lost() -> tuple[ExperimentState, AllocationState, Step]:
+def lost() -> tuple[ExperimentState, AllocationState, ExperimentStep]:
     old, run = running()
     loss = partial(allocation.lost, reason="the agent is gone", now=NOW)
     return old, run, machine.allocation_event(old, ENV, run.id, loss)

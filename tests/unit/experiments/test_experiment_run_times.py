@@ -13,7 +13,7 @@ from master.allocations.machine import AllocationState
 from master.core.searcher.types import ExitReason
 from master.experiments.run_times import (
     NEWEST_RUNS,
-    Pace,
+    ProgressPace,
     differs,
     expected_end,
     newest_run_s,
@@ -97,9 +97,9 @@ def test_only_what_differs_noticeably_is_news(
     assert differs(told, learned) is news
 
 
-def after(*reports: tuple[float, float], run: str = "1.a.1") -> Pace:
+def after(*reports: tuple[float, float], run: str = "1.a.1") -> ProgressPace:
     """The pace of one run after reports of (seconds since the start, fraction)."""
-    pace: Pace | None = None
+    pace: ProgressPace | None = None
     for seconds, fraction in reports:
         pace = paced(pace, run, fraction, START + timedelta(seconds=seconds))
     assert pace is not None

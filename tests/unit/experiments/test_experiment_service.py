@@ -19,7 +19,7 @@ from master.auth.principal import TaskIdentity
 from master.core.jobs import JobType, SetPool
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.types import Event, ExitReason
-from master.experiments.metrics import Report
+from master.experiments.metrics import PostedMetrics
 from master.experiments.state import Phase
 from master.store import tables
 from master.tasks.service import NewTask
@@ -64,8 +64,10 @@ async def rows(cluster: ScriptedCluster, *which: Any) -> int:
     return found
 
 
-def report(cluster: ScriptedCluster, run_id: int, steps: int = 1, **metrics: float) -> Report:
-    return Report(
+def report(
+    cluster: ScriptedCluster, run_id: int, steps: int = 1, **metrics: float
+) -> PostedMetrics:
+    return PostedMetrics(
         trial_id=cluster.trial.id,
         run_id=run_id,
         group="validation",

@@ -16,9 +16,9 @@ from agent_bootstrap.container_options import (
     RegistryLogin,
 )
 from agent_bootstrap.privilege_rules import Privileges
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.cluster_tasks import ClusterTasks
-from master.allocations.identities import Owner
+from master.allocations.identities import TaskOwner
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.command import complete_command
 from master.core.expconf.container_defaults import TaskContainerDefaults
@@ -102,7 +102,7 @@ async def test_a_runtime_is_told_what_the_configuration_asks_for_and_no_secret(
             ),
         )
         assert "hunter2" not in options.model_dump_json()
-        login = Login(username="me", password="hunter2", server="registry.example")
+        login = RegistryCredentials(username="me", password="hunter2", server="registry.example")
         assert cluster.allocations.registry_login(cluster.run.id) == login
         await cluster.allocations.handle(Lost(allocation_id=cluster.run.id, reason="gone"))
         assert cluster.allocations.registry_login(f"{cluster.run.task_id}.1") is None, "it is over"
@@ -123,17 +123,17 @@ async def test_the_cluster_says_what_the_configuration_leaves_out(
         tasks = ClusterTasks(
             defaults=defaults, default_user=OsUser(uid=7, gid=8, user="u", group="g")
         )
-        alone = tasks.options(config, given, Owner(1, 1))
+        alone = tasks.options(config, given, TaskOwner(1, 1))
         assert (alone.shm_bytes, alone.network, alone.os_user) == (
             1024,
             "team-net",
             OsUser(uid=7, gid=8, user="u", group="g"),
         )
         gang = replace(given, containers=given.containers * 2)
-        assert tasks.options(config, gang, Owner(1, 1)).network == "host", (
+        assert tasks.options(config, gang, TaskOwner(1, 1)).network == "host", (
             "its parts meet at their nodes"
         )
-        assert ClusterTasks().options(config, given, Owner(1, 1)).shm_bytes == 4 * 2**30
+        assert ClusterTasks().options(config, given, TaskOwner(1, 1)).shm_bytes == 4 * 2**30
     finally:
         await cluster.crash()
 
@@ -147,7 +147,7 @@ def test_the_clusters_own_login_is_the_one_that_master_yaml_has_now() -> None:
     config = complete_command({"entrypoint": ["true"]}, defaults=defaults)
     _, secrets = take_secrets(pool("of this year"))
     cluster = ClusterTasks(secrets={"default": secrets})
-    assert cluster.registry_login(config, "default") == Login(
+    assert cluster.registry_login(config, "default") == RegistryCredentials(
         server="docker.io", username="site", password="of this year"
     )
     nobody = complete_command({"entrypoint": ["true"]}, defaults=ClusterDefaults())

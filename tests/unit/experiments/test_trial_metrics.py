@@ -9,20 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.experiments.metrics import Report, check, fold, rebuild
-from master.experiments.state import RunSettings, TrialMetrics
+from master.experiments.metrics import PostedMetrics, check, fold, rebuild
+from master.experiments.state import RunSettings, TrialReports
 from windlass.base.errors import Conflict, InvalidArgument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = RunSettings(pool="default", slots_per_trial=1, metric="loss")
 
 
-def report(steps: int | None, group: str = "training", run_id: int = 1, **avg: Any) -> Report:
-    return Report(trial_id=1, run_id=run_id, group=group, steps=steps, avg=avg, at=NOW)
+def report(
+    steps: int | None, group: str = "training", run_id: int = 1, **avg: Any
+) -> PostedMetrics:
+    return PostedMetrics(trial_id=1, run_id=run_id, group=group, steps=steps, avg=avg, at=NOW)
 
 
-def folded(*reports: Report) -> TrialMetrics:
-    metrics = TrialMetrics()
+def folded(*reports: PostedMetrics) -> TrialReports:
+    metrics = TrialReports()
     for row_id, each in enumerate(reports, start=1):
         metrics = fold(metrics, each, SETTINGS, row_id).metrics
     return metrics
@@ -94,7 +96,7 @@ def test_profiler_groups_are_only_appended() -> None:
         (report(1, epoch="three"), "epoch must be a number"),
     ],
 )
-def test_what_can_never_be_stored(bad: Report, words: str) -> None:
+def test_what_can_never_be_stored(bad: PostedMetrics, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         check(bad)
 

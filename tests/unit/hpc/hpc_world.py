@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from master.hpc.facts import Facts, Folder
-from provisioner.batch.base import Queue, Site
+from provisioner.batch.base import Queue, SiteFacts
 
 HOME = Folder(path="/home/me/windlass", origin="$HOME", file_system="nfs4", free_bytes=10**12)
 DISK = Folder(
@@ -33,7 +33,7 @@ def facts(**changes: Any) -> Facts:
         user="me",
         host="login1",
         system="slurm",
-        site=Site(version="23.02.1", queues=QUEUES),
+        site=SiteFacts(version="23.02.1", queues=QUEUES),
         shared=(HOME,),
         local=(replace(HOME, path="/home/me/.local/share/windlass/hpc"), DISK),
         address="10.0.0.5",

@@ -10,7 +10,7 @@ import pytest
 from agent_bootstrap.container_options import OsUser
 from master.wiring.batch.users import BatchUsers
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand, LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.slurm.system import SlurmSystem
@@ -27,14 +27,14 @@ class Asked:
     """Commands of whoever is asked for."""
 
     def __init__(self) -> None:
-        self.answer: Done | Exception = Done(0, "1001\n100\n")
+        self.answer: FinishedCommand | Exception = FinishedCommand(0, "1001\n100\n")
         self.calls = 0
         self.accounts: Mapping[str, frozenset[str]] | Exception | None = None
         self.accounts_asked = 0
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         self.calls += 1
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -78,13 +78,15 @@ async def test_a_good_user_is_asked_for_once_in_a_while() -> None:
 @pytest.mark.parametrize(
     ("who", "answer", "said"),
     [
-        (None, Done(0), "linked to no user of the cluster, .*link-with-agent-user"),
-        (OsUser(), Done(0), "linked to root"),
-        (ALICE, Done(0, "1001\n1001\n"), "alice is 1001:1001 on this cluster"),
+        (None, FinishedCommand(0), "linked to no user of the cluster, .*link-with-agent-user"),
+        (OsUser(), FinishedCommand(0), "linked to root"),
+        (ALICE, FinishedCommand(0, "1001\n1001\n"), "alice is 1001:1001 on this cluster"),
         (ALICE, UserRefused("alice", "no"), "sudo does not let the master run commands as alice"),
     ],
 )
-async def test_others_are_refused(who: OsUser | None, answer: Done | Exception, said: str) -> None:
+async def test_others_are_refused(
+    who: OsUser | None, answer: FinishedCommand | Exception, said: str
+) -> None:
     asked = Asked()
     asked.answer = answer
     with pytest.raises(PermissionDenied, match=said):

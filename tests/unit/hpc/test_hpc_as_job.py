@@ -11,10 +11,10 @@ from hpc_world import HOME, QUEUES, facts
 
 from master.hpc import as_job, up
 from master.hpc.as_job import MasterJobSpec, end_all, legs, new_leg, read_leg, submit, write_leg
-from master.hpc.gather import Where
-from master.hpc.place import MasterRecord, Place
-from master.hpc.plan import Plan, plan_of
-from master.hpc.up import Wishes
+from master.hpc.gather import GivenPlaces
+from master.hpc.place import MasterFolder, MasterRecord
+from master.hpc.plan import SitePlan, plan_of
+from master.hpc.up import UpOptions
 from provisioner.batch.pbs.arguments import qsub_line
 from provisioner.batch.slurm.arguments import sbatch_line
 from provisioner.batch.slurm.system import SlurmSystem
@@ -24,10 +24,10 @@ from windlass.base.errors import Conflict, InvalidArgument
 LEG = MasterJobSpec(
     name="wm-1", system="slurm", queue="gpu", walltime_s=3600, account="team", python="/py"
 )
-PLACE = Place(Path("/home/me/windlass"))
+PLACE = MasterFolder(Path("/home/me/windlass"))
 
 
-def planned(**changes: object) -> Plan:
+def planned(**changes: object) -> SitePlan:
     return plan_of(facts(**changes), uid=1000)
 
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_a_leg_is_refused_with_the_way_out() -> None:
 
 
 def test_legs_are_remembered(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = MasterFolder(tmp_path)
     with pytest.raises(Conflict, match="up --as-job"):
         read_leg(place)
     write_leg(place, LEG)
@@ -77,7 +77,7 @@ def test_a_damaged_leg_is_written_anew_and_its_jobs_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their name is in the record of the master, too: no second master starts beside them."""
-    place = Place(tmp_path)
+    place = MasterFolder(tmp_path)
     slurm = FakeSlurm(holds_back=True)
     monkeypatch.setattr(as_job, "batch_system", lambda *_: SlurmSystem(slurm))
     asyncio.run(submit(place, LEG, 1))
@@ -86,7 +86,7 @@ def test_a_damaged_leg_is_written_anew_and_its_jobs_are_found(
     )
     (tmp_path / "master-job" / "leg.json").write_text("{")
     plan = planned(address="127.0.0.1", shared=(replace(HOME, path=str(tmp_path)),))
-    wishes = Wishes(where=Where(), as_job=True)
+    wishes = UpOptions(where=GivenPlaces(), as_job=True)
     (said,) = up._as_job(facts(), plan, wishes, print)
     assert "is a batch job already" in said
     assert read_leg(place).name == LEG.name
@@ -96,7 +96,7 @@ def test_a_damaged_leg_is_written_anew_and_its_jobs_are_found(
 async def test_the_end_ends_also_a_leg_that_was_submitted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path)
+    place = MasterFolder(tmp_path)
     submitted: list[str] = []
 
     class Resubmitting(FakeSlurm):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from master.hpc.access import accounts_of, closed_partitions, closed_queues
-from master.hpc.facts import Account
+from master.hpc.facts import Association
 from master.hpc.file_systems import look_at, mount_of
 from master.hpc.gather import system_of
 from master.hpc.limits import limits_of_qos
@@ -104,7 +104,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_accounts_as_sacctmgr_prints_them() -> None:
     text = "other||normal|5\nresearch||high,normal,scav,tiny|\nresearch|debug|normal|1\n"
     first, *_ = found = accounts_of(text, "research\n")
-    assert first == Account(
+    assert first == Association(
         name="research", qos=("high", "normal", "scav", "tiny"), is_default=True
     )
     assert [(one.name, one.partition, one.max_submit) for one in found] == [
@@ -152,7 +152,7 @@ def test_partitions_that_do_not_take_our_jobs(
     closed = closed_partitions(
         PARTITION.replace(*change) if change[0] else PARTITION,
         groups=groups,
-        accounts=[Account(name="physics")],
+        accounts=[Association(name="physics")],
         is_root=False,
     )
     assert closed.get("gpu") == why

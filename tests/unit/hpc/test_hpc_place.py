@@ -10,8 +10,8 @@ import pytest
 from hpc_world import DISK, HOME, facts
 
 from master.hpc.file_systems import look_at
-from master.hpc.place import MasterRecord, Place, find_place, known_place
-from master.hpc.plan import Plan, plan_of
+from master.hpc.place import MasterFolder, MasterRecord, find_place, known_place
+from master.hpc.plan import SitePlan, plan_of
 from master.hpc.private import require_here, write_config
 from windlass.base.errors import Conflict, InvalidArgument
 
@@ -24,12 +24,12 @@ RUNNING = MasterRecord(
 )
 
 
-def planned(address: str = "127.0.0.1") -> Plan:
+def planned(address: str = "127.0.0.1") -> SitePlan:
     return plan_of(facts(address=address, shared=(HOME,)), uid=1000)
 
 
 def test_it_is_private_and_remembers_the_master(tmp_path: Path) -> None:
-    place = Place(tmp_path / "windlass")
+    place = MasterFolder(tmp_path / "windlass")
     place.make()
     place.note(RUNNING)
     assert find_place(place.path) == (place, RUNNING)
@@ -40,7 +40,7 @@ def test_it_is_private_and_remembers_the_master(tmp_path: Path) -> None:
 def test_a_folder_that_is_there_stays_as_open_as_it_is(tmp_path: Path) -> None:
     """A group may read a model there; that it can is said before."""
     tmp_path.chmod(0o750)
-    Place(tmp_path).make()
+    MasterFolder(tmp_path).make()
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
     assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
     assert look_at(tmp_path, "--dir").others_enter
@@ -54,7 +54,7 @@ def test_a_folder_without_a_master_is_said(tmp_path: Path) -> None:
 
 
 def test_a_damaged_record_is_no_new_master(tmp_path: Path) -> None:
-    Place(tmp_path).record.write_text("{")
+    MasterFolder(tmp_path).record.write_text("{")
     with pytest.raises(Conflict, match=r"master.json is damaged"):
         find_place(tmp_path)
 
@@ -69,7 +69,7 @@ def test_what_others_can_write_is_not_read(
     monkeypatch.setenv("PROJECT", str(project))
     for name in ("WORK", "SCRATCH"):
         monkeypatch.delenv(name, raising=False)
-    theirs = Place((tmp_path if how == "link" else project) / "windlass")
+    theirs = MasterFolder((tmp_path if how == "link" else project) / "windlass")
     theirs.make()
     theirs.note(RUNNING)
     if how == "group":
@@ -99,7 +99,7 @@ def test_another_login_node_is_told_where_to_go() -> None:
 
 
 def test_master_yaml_is_never_written_over_unasked(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = MasterFolder(tmp_path)
     assert write_config(place, planned(), overwrite=False)
     place.master_yaml.write_text("# mine\n")
     assert not write_config(place, planned(), overwrite=False)
@@ -111,5 +111,5 @@ def test_master_yaml_is_never_written_over_unasked(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"cannot listen on 192.0.2.1 .*--host"):
-        write_config(Place(tmp_path), planned("192.0.2.1"), overwrite=False)
-    assert not Place(tmp_path).master_yaml.exists()
+        write_config(MasterFolder(tmp_path), planned("192.0.2.1"), overwrite=False)
+    assert not MasterFolder(tmp_path).master_yaml.exists()

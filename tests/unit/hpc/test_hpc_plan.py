@@ -11,19 +11,19 @@ from hpc_world import CPU, DISK, GPU, HOME, facts
 
 from master.config import load
 from master.config.batch import PbsSection, SlurmSection
-from master.hpc.facts import Account
+from master.hpc.facts import Association
 from master.hpc.findings import findings
 from master.hpc.master_yaml import master_yaml
-from master.hpc.plan import Plan, plan_of
-from provisioner.batch.base import Site
-from windlass.base.checks import Check, Status
+from master.hpc.plan import SitePlan, plan_of
+from provisioner.batch.base import SiteFacts
+from windlass.base.checks import Check, CheckStatus
 
 
-def planned(account: str = "", **changes: Any) -> Plan:
+def planned(account: str = "", **changes: Any) -> SitePlan:
     return plan_of(facts(**changes), uid=1000, account=account)
 
 
-def config_of(tmp_path: Path, plan: Plan) -> Any:
+def config_of(tmp_path: Path, plan: SitePlan) -> Any:
     file = tmp_path / "master.yaml"
     file.write_text(master_yaml(plan, 21000))
     return load(file)
@@ -32,12 +32,14 @@ def config_of(tmp_path: Path, plan: Plan) -> Any:
 def failed(**changes: Any) -> list[Check]:
     found = facts(**changes)
     checks = findings(found, plan_of(found, uid=1000))
-    assert all(check.advice for check in checks if check.status is not Status.OK)
-    return [check for check in checks if check.status is not Status.OK]
+    assert all(check.advice for check in checks if check.status is not CheckStatus.OK)
+    return [check for check in checks if check.status is not CheckStatus.OK]
 
 
 def test_each_partition_is_a_pool_with_its_share_of_a_node(tmp_path: Path) -> None:
-    accounts = (Account(name="physics", qos=("normal", "high"), max_submit=20, is_default=True),)
+    accounts = (
+        Association(name="physics", qos=("normal", "high"), max_submit=20, is_default=True),
+    )
     config = config_of(tmp_path, planned(accounts=accounts))
     pools = {pool.name: pool.batch for pool in config.pools()}
     gpu, short, cpu = pools["gpu"], pools["short"], pools["cpu"]
@@ -58,7 +60,7 @@ def test_each_partition_is_a_pool_with_its_share_of_a_node(tmp_path: Path) -> No
 
 def test_names_that_yaml_would_take_for_something_else_are_quoted(tmp_path: Path) -> None:
     queues = {name: replace(CPU, name=name) for name in ("yes", "123", "a: b", "on")}
-    config = config_of(tmp_path, planned(site=Site(queues=queues)))
+    config = config_of(tmp_path, planned(site=SiteFacts(queues=queues)))
     assert {pool.batch.partition for pool in config.pools()} == set(queues)
 
 
@@ -76,7 +78,9 @@ def test_queues_that_do_not_take_our_jobs_are_left_out_with_the_reason(tmp_path:
         "empty": replace(GPU, name="empty", nodes=0),
         "staff": replace(GPU, name="staff"),
     }
-    plan = planned(site=Site(queues=queues), closed_to_us={"staff": "it is for the groups staff"})
+    plan = planned(
+        site=SiteFacts(queues=queues), closed_to_us={"staff": "it is for the groups staff"}
+    )
     assert [pool.name for pool in plan.pools] == ["gpu"]
     assert "# staff: left out, it is for the groups staff" in master_yaml(plan, 1)
     config_of(tmp_path, plan)
@@ -121,19 +125,19 @@ def test_a_good_site_has_nothing_to_be_mended() -> None:
             "is up",
         ),
         (
-            {"site": Site(version="21.08.8-2", queues={"gpu": GPU})},
+            {"site": SiteFacts(version="21.08.8-2", queues={"gpu": GPU})},
             "warning",
             "Slurm 21.08.8-2 is older than what Windlass was tried with (22.05)",
             "check --probe",
         ),
         (
-            {"system": "pbs", "site": Site(version="2022.1.1.2022", queues={"gpu": GPU})},
+            {"system": "pbs", "site": SiteFacts(version="2022.1.1.2022", queues={"gpu": GPU})},
             "warning",
             "PBS 2022.1.1.2022 is older than what Windlass was tried with (23.06)",
             "check --probe",
         ),
         (
-            {"site": Site(version="22.05.8", queues={"gpu": GPU}, accounts={})},
+            {"site": SiteFacts(version="22.05.8", queues={"gpu": GPU}, accounts={})},
             "failed",
             "me has no account, and the site takes no jobs without one",
             "sacctmgr show assoc user=me",
@@ -145,7 +149,7 @@ def test_a_good_site_has_nothing_to_be_mended() -> None:
             "--host",
         ),
         (
-            {"site": Site(queues={"gpu": replace(GPU, is_open=False)})},
+            {"site": SiteFacts(queues={"gpu": replace(GPU, is_open=False)})},
             "failed",
             "no partition takes your jobs (gpu: it is closed by the site)",
             "sbatch --wrap hostname",
@@ -249,11 +253,11 @@ def test_what_stands_against_a_site_is_said_with_the_way_out(
 
 @pytest.mark.parametrize("version", ["", "unknown", "22.05.8", "25.11.0-0rc1"])
 def test_releases_that_were_tried_or_cannot_be_read_are_not_warned_of(version: str) -> None:
-    assert failed(site=Site(version=version, queues={"gpu": GPU})) == []
+    assert failed(site=SiteFacts(version=version, queues={"gpu": GPU})) == []
 
 
 def test_a_single_node_is_one(tmp_path: Path) -> None:
-    site = Site(queues={"gpu": replace(GPU, nodes=1)})
+    site = SiteFacts(queues={"gpu": replace(GPU, nodes=1)})
     found = facts(site=site)
     told = findings(found, plan_of(found, uid=1))
     assert "1 node of 4 GPUs" in next(one for one in told if one.name == "partition gpu").found
@@ -261,21 +265,21 @@ def test_a_single_node_is_one(tmp_path: Path) -> None:
 
 
 def test_limits_of_the_account_and_its_qos_are_told() -> None:
-    mine = Account(name="physics", qos=("normal", "long"), limits=("4 running jobs",))
+    mine = Association(name="physics", qos=("normal", "long"), limits=("4 running jobs",))
     limits = {"long": ("gres/gpu=2 for a user",), "others": ("1 running jobs of a user",)}
     found = facts(accounts=(mine,), qos_limits=limits)
     (told,) = [one for one in findings(found, plan_of(found, uid=1)) if one.name == "limits"]
     assert told.found == "account physics: 4 running jobs; QOS long: gres/gpu=2 for a user"
-    free = facts(accounts=(Account(name="physics"),))
+    free = facts(accounts=(Association(name="physics"),))
     assert not [one for one in findings(free, plan_of(free, uid=1)) if one.name == "limits"]
 
 
 def test_an_account_that_is_not_the_users() -> None:
-    found = facts(accounts=(Account(name="physics"), Account(name="biology")))
+    found = facts(accounts=(Association(name="physics"), Association(name="biology")))
     (check,) = [
         check
         for check in findings(found, plan_of(found, uid=1, account="chemistry"))
-        if check.status is not Status.OK
+        if check.status is not CheckStatus.OK
     ]
     assert "chemistry is not an account of me" in check.found
     assert "physics, biology" in check.advice
@@ -283,10 +287,10 @@ def test_an_account_that_is_not_the_users() -> None:
 
 def test_a_time_that_holds_no_checkpoint_is_told_with_what_would() -> None:
     debug = replace(GPU, name="debug", max_walltime_s=120.0)
-    site = Site(queues={"debug": debug, "gpu": GPU})
+    site = SiteFacts(queues={"debug": debug, "gpu": GPU})
     found = {check.name: check for check in findings(facts(site=site), planned(site=site))}
-    assert found["partition gpu"].status is Status.OK
+    assert found["partition gpu"].status is CheckStatus.OK
     check = found["partition debug"]
-    assert check.status is Status.WARNING
+    assert check.status is CheckStatus.WARNING
     assert check.found.endswith("a job gets 2m")
     assert check.advice.startswith("give jobs at least 3m (walltime in master.yaml)")

@@ -10,11 +10,11 @@ import pytest
 from hpc_world import HOME, facts
 
 from agent_bootstrap.agent.node_probe import NodeReport
-from master.hpc.plan import Plan, plan_of
+from master.hpc.plan import SitePlan, plan_of
 from master.hpc.probe import Probed, probe, probe_findings
 from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.packages import VERSION
 
 GOOD = NodeReport(
@@ -40,13 +40,13 @@ def found(**changes: Any) -> list[Check]:
 
 
 def test_a_good_node() -> None:
-    assert [check.status for check in found()] == [Status.OK] * 5
+    assert [check.status for check in found()] == [CheckStatus.OK] * 5
 
 
 def test_ways_that_lead_to_the_master_and_why_others_do_not() -> None:
     ways = {"direct": "No route to host", "relay": "", "files": ""}
     (check,) = [one for one in found(ways=ways) if one.name == "gpu: way to the master"]
-    assert check.status is Status.OK
+    assert check.status is CheckStatus.OK
     assert check.found == "by relay, files (not direct: No route to host)"
 
 
@@ -85,13 +85,13 @@ def test_ways_that_lead_to_the_master_and_why_others_do_not() -> None:
 def test_what_a_node_lacks_is_said_with_the_way_out(
     changes: dict[str, Any], status: str, words: str, way_out: str
 ) -> None:
-    (check,) = [check for check in found(**changes) if check.status is not Status.OK]
+    (check,) = [check for check in found(**changes) if check.status is not CheckStatus.OK]
     assert check.status == status
     assert words in check.found
     assert way_out in check.advice
 
 
-def a_plan(tmp_path: Path) -> Plan:
+def a_plan(tmp_path: Path) -> SitePlan:
     plan = plan_of(facts(address="127.0.0.1"), uid=1)
     gpu = tuple(pool for pool in plan.pools if pool.name == "gpu")
     return replace(plan, shared=replace(HOME, path=str(tmp_path)), pools=gpu)
@@ -103,7 +103,7 @@ async def test_a_job_that_does_not_start_is_cancelled_with_the_sites_reason(
     slurm = FakeSlurm(holds_back=True)
     (probed,) = await probe(SlurmSystem(slurm), a_plan(tmp_path), limit_s=0.0, port=None)
     (check,) = probe_findings(probed)
-    assert check.status is Status.WARNING
+    assert check.status is CheckStatus.WARNING
     assert "its job has not started: " in check.found
     assert "--probe-timeout" in check.advice
     assert [job.state for job in slurm.jobs.values()] == ["CANCELLED"]
@@ -126,6 +126,6 @@ async def test_a_job_whose_node_does_not_see_the_folder(
 
     (probed,) = await probe(SlurmSystem(Ending()), a_plan(tmp_path), limit_s=60, port=1)
     (check,) = probe_findings(probed)
-    assert check.status is Status.FAILED
+    assert check.status is CheckStatus.FAILED
     assert "its job ended, and nothing of it is seen" in check.found
     assert "same path" in check.advice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.hpc.remote import Login, not_installed, ssh_line
+from master.hpc.remote import SshLogin, not_installed, ssh_line
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from master.hpc.remote import Login, not_installed, ssh_line
     ],
 )
 def test_a_login_node_without_windlass(pythons: str, words: str) -> None:
-    said = not_installed(Login(spec="me@login"), pythons)
+    said = not_installed(SshLogin(spec="me@login"), pythons)
     assert words in said
     assert "'windlass-cluster[hpc]'" in said
 
 
 def test_a_program_that_is_not_there() -> None:
-    said = not_installed(Login(spec="me@login", program="/opt/windlass"), "Python 3.12.1")
+    said = not_installed(SshLogin(spec="me@login", program="/opt/windlass"), "Python 3.12.1")
     assert said == "there is no program /opt/windlass on me@login: correct --ssh-windlass"
 
 

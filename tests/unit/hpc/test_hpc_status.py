@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from master.hpc.place import MasterRecord, Place
+from master.hpc.place import MasterFolder, MasterRecord
 from tests.command_line import run_here
 
 CLUSTER = "c0ffee00-1"
@@ -45,7 +45,7 @@ def place_of(folder: Path, url: str, qstat: str) -> Path:
     command.parent.mkdir()
     command.write_text(f"#!/bin/sh\n{qstat}\n")
     command.chmod(0o755)
-    place = Place(folder / "windlass")
+    place = MasterFolder(folder / "windlass")
     place.make()
     running = MasterRecord(
         host="login1",

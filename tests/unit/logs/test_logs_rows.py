@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.logs.ingest import clean
-from master.logs.rows import TaskLog, format_message, from_microseconds, to_microseconds
+from master.logs.rows import TaskLine, format_message, from_microseconds, to_microseconds
 from master.logs.store import logs_url
 
 TIME = datetime(2025, 3, 20, 10, 0, 0, 123456, tzinfo=UTC)
@@ -20,23 +20,23 @@ CONTAINER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
     ("row", "message"),
     [
         (
-            TaskLog(
+            TaskLine(
                 task_id="t", timestamp=TIME, container_id=CONTAINER, level="INFO", log="line 1"
             ),
             "[2025-03-20T10:00:00.123456Z] 0a1b2c3d || INFO: line 1\n",
         ),
         (
-            TaskLog(task_id="t", timestamp=TIME, container_id=CONTAINER, rank_id=3, log="x"),
+            TaskLine(task_id="t", timestamp=TIME, container_id=CONTAINER, rank_id=3, log="x"),
             "[2025-03-20T10:00:00.123456Z] 0a1b2c3d [rank=3] || x\n",
         ),
         (
-            TaskLog(
+            TaskLine(
                 task_id="t", timestamp=TIME, container_id="c", rank_id=0, level="ERROR", log=""
             ),
             "[2025-03-20T10:00:00.123456Z] c        [rank=0] || ERROR: \n",
         ),
         (
-            TaskLog(
+            TaskLine(
                 task_id="t",
                 timestamp=TIME.replace(microsecond=0).astimezone(timezone(timedelta(hours=-5))),
                 log="master says",
@@ -45,7 +45,7 @@ CONTAINER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
         ),
     ],
 )
-def test_messages_have_the_published_form(row: TaskLog, message: str) -> None:
+def test_messages_have_the_published_form(row: TaskLine, message: str) -> None:
     assert format_message(row) == message
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from master.logs.search_turns import Budget, Turns
+from master.logs.search_turns import CpuBudget, Turns
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ async def turns() -> AsyncIterator[Turns]:
 
 
 def test_a_budget_comes_back_up_to_its_size() -> None:
-    budget = Budget(most_s=10.0, per_s=0.5, left_s=10.0, at_s=0.0)
+    budget = CpuBudget(most_s=10.0, per_s=0.5, left_s=10.0, at_s=0.0)
     budget.spend(14.0, now_s=0.0)
     assert (budget.left(0.0), budget.wait_s(0.0)) == (-4.0, 8.0)
     assert (budget.left(8.0), budget.wait_s(8.0)) == (0.0, 0.0)

@@ -17,7 +17,7 @@ from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.budgets import Budget
 from provisioner.planning.consolidation import DRIFTED
 from provisioner.planning.disruption import Disruption
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.examples import examples
@@ -81,7 +81,7 @@ def planned(
             Machine(
                 name=each.name,
                 offer=each.offer,
-                phase=more.pop("phase", Phase.UP),
+                phase=more.pop("phase", MachinePhase.UP),
                 idle_s=None if each.runs else idle_s,
                 **more,
             )
@@ -99,7 +99,7 @@ def planned(
             a_run(f"{each.name}-{n}", slots, each.name, **(run or {}))
             for n, slots in enumerate(each.runs)
         ]
-    up = {m.name for m in machines if m.phase is Phase.UP}
+    up = {m.name for m in machines if m.phase is MachinePhase.UP}
     pool = PoolInput(
         settings=PoolSettings(pool="gpu", disruption=rules, **({"max_instances": 100} | limits)),
         offers=offers,
@@ -197,7 +197,7 @@ def test_a_gang_over_machines_is_left_alone() -> None:
                 Node(agent_id=name, pool="gpu", slots=4, free_slots=3, busy=True) for name in "ab"
             ),
         ),
-        machines=tuple(Machine(name=name, offer=FOUR, phase=Phase.UP) for name in "ab"),
+        machines=tuple(Machine(name=name, offer=FOUR, phase=MachinePhase.UP) for name in "ab"),
         running=(both,),
     )
     assert not plan(PlanInput(now=NOW, pools=(state,))).moves
@@ -217,7 +217,7 @@ def test_what_the_planner_does_not_know_of_keeps_a_machine() -> None:
                 Node(agent_id=x.name, pool="gpu", slots=4, free_slots=1, busy=True) for x in (a, b)
             ),
         ),
-        machines=tuple(Machine(name=x.name, offer=FOUR, phase=Phase.UP) for x in (a, b)),
+        machines=tuple(Machine(name=x.name, offer=FOUR, phase=MachinePhase.UP) for x in (a, b)),
         running=(a_run("a-0", 1, "a"), a_run("b-0", 2, "b")),
     )
     assert not plan(PlanInput(now=NOW, pools=(state,))).moves
@@ -232,7 +232,7 @@ def test_no_more_at_once_than_the_share_allows(share: float, most: int) -> None:
 def test_those_under_way_count() -> None:
     boxes = [
         *(box(f"m{n}", FOUR, 1) for n in range(9)),
-        box("x", FOUR, 1, moving=True, phase=Phase.OUT),
+        box("x", FOUR, 1, moving=True, phase=MachinePhase.OUT),
     ]
     assert not planned(boxes, replace(PACKING, share=0.1)).moves
     assert len(planned(boxes, replace(PACKING, share=0.2)).moves) == 1
@@ -254,7 +254,7 @@ def test_a_cheaper_machine_is_launched_before_anything_moves() -> None:
     (launch,) = decision.launches
     assert (launch.offer, launch.replaces, launch.claims) == (SPOT, "dear", ((),))
 
-    on_its_way = (*boxes, box("new", SPOT, replaces="dear", phase=Phase.COMING))
+    on_its_way = (*boxes, box("new", SPOT, replaces="dear", phase=MachinePhase.COMING))
     decision = planned(on_its_way, REPLACEMENT, offers=(FOUR, SPOT))
     assert not decision.moves
     assert not decision.launches
@@ -447,7 +447,7 @@ def test_demand_is_served_before_machines_are_packed() -> None:
         settings=PoolSettings(pool="gpu", disruption=PACKING, max_instances=9),
         offers=(FOUR,),
         demand=PoolDemand(pool="gpu", nodes=nodes, gangs=(a_gang("g", 4),)),
-        machines=tuple(Machine(name=x, offer=FOUR, phase=Phase.UP) for x in ("a", "b")),
+        machines=tuple(Machine(name=x, offer=FOUR, phase=MachinePhase.UP) for x in ("a", "b")),
         running=(a_run("a-0", 1, "a"), a_run("b-0", 1, "b")),
     )
     decision = plan(PlanInput(now=NOW, pools=(state,)))

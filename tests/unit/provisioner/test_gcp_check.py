@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.money.price_book import open_book
 from provisioner.providers.gcp.check import check
-from provisioner.providers.gcp.site import Site
+from provisioner.providers.gcp.site import GcpSite
 from provisioner.sections.gcp import GcpMachine, GcpMachines, GcpNetwork
 from tests.fakes.gce import FakeGce, Fault, fake_gce
 from tests.fakes.pool_machines import gcp_machines
@@ -29,7 +29,7 @@ def gce() -> Iterator[FakeGce]:
 
 
 async def found(gce: FakeGce, options: GcpMachines = OPTIONS) -> dict[str, tuple[str, ...]]:
-    site = Site(name="acme", project="acme", region="us-central1", endpoint_url=gce.url)
+    site = GcpSite(name="acme", project="acme", region="us-central1", endpoint_url=gce.url)
     return {f.what: f.problems for f in await check(site, [options], open_book(None))}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.providers.gcp import labels
-from provisioner.providers.gcp.handles import Handle
+from provisioner.providers.gcp.handles import LaunchHandle
 from provisioner.types import Market, OfferKey
 from tests.fakes.fleet_world import an_intent, an_offer
 
@@ -56,9 +56,9 @@ def test_a_handle_says_again_what_was_asked() -> None:
         placement="close",
     )
     offer = replace(an_offer(), key=key)
-    handle = Handle.of(an_intent(offer, 3, token="ab" * 16), "windlass-")
-    assert Handle.read(handle.text, "acme") == handle
+    handle = LaunchHandle.of(an_intent(offer, 3, token="ab" * 16), "windlass-")
+    assert LaunchHandle.read(handle.text, "acme") == handle
     assert handle.names[2] == "windlass-abababababababababab-2"
     assert handle.offer.family == "NVIDIA_T4_GPUS"
-    assert Handle.read("never-was", "acme") is None
-    assert Handle.read(handle.text.replace("queued", "flea"), "acme") is None
+    assert LaunchHandle.read("never-was", "acme") is None
+    assert LaunchHandle.read(handle.text.replace("queued", "flea"), "acme") is None

@@ -13,7 +13,7 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.money.price_book import open_book
 from provisioner.providers.base import Accepted, FoundState, LaunchResult
 from provisioner.providers.errors import Refusal
-from provisioner.providers.gcp.client import Client, GceError
+from provisioner.providers.gcp.client import GceError, GcpClient
 from provisioner.providers.gcp.provider import GcpProvider
 from provisioner.sections.gcp import (
     GcpMachine,
@@ -168,14 +168,14 @@ async def test_cpus_of_spot_machines_count_as_others_unless_the_project_asked(wo
 async def test_a_region_that_does_not_tell_its_quotas_sells_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = Client.call
+    call = GcpClient.call
 
-    async def refused(client: Client, service: str, method: str, **request: Any) -> Any:
+    async def refused(client: GcpClient, service: str, method: str, **request: Any) -> Any:
         if service == "Regions":
             raise GceError("forbidden", "Required 'compute.regions.get'", status=403)
         return await call(client, service, method, **request)
 
-    monkeypatch.setattr(Client, "call", refused)
+    monkeypatch.setattr(GcpClient, "call", refused)
     await world.selling(T4)
     assert [offer.quota for offer in world.offers()] == [None]
 

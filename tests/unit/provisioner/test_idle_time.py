@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.planning.idle_time import LEAST_IDLE_S, MOST_IDLE_S, break_even_s
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import an_offer
@@ -39,7 +39,7 @@ def planned(
 
 
 def idle(name: str, idle_s: float, offer: Offer = FOUR, age_s: float = 5000.0) -> Machine:
-    return Machine(name=name, offer=offer, phase=Phase.UP, idle_s=idle_s, age_s=age_s)
+    return Machine(name=name, offer=offer, phase=MachinePhase.UP, idle_s=idle_s, age_s=age_s)
 
 
 def ended(decision: Plan) -> set[str]:

@@ -21,7 +21,7 @@ from provisioner.money.budgets import (
     UserSpending,
     WhenSpent,
 )
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
@@ -34,11 +34,11 @@ def node(name: str, slots: int, free: int | None = None, **more: Any) -> Node:
 
 
 def up(name: str, offer: Offer, idle_s: float | None = None, **more: Any) -> Machine:
-    return Machine(name=name, offer=offer, phase=Phase.UP, idle_s=idle_s, **more)
+    return Machine(name=name, offer=offer, phase=MachinePhase.UP, idle_s=idle_s, **more)
 
 
 def coming(name: str, offer: Offer, *claims: str, **more: Any) -> Machine:
-    return Machine(name=name, offer=offer, phase=Phase.COMING, claims=claims, **more)
+    return Machine(name=name, offer=offer, phase=MachinePhase.COMING, claims=claims, **more)
 
 
 def pool(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BACKOFFS, BlockKind, scope_of
 from provisioner.capacity.rows import changed_rows, from_rows, to_rows
-from provisioner.money.prices import Ledger, usd_per_slot_hour
+from provisioner.money.prices import SpendLedger, usd_per_slot_hour
 from provisioner.types import Market, Offer, Scope
 from tests.fakes.fleet_world import an_offer
 
@@ -321,7 +321,7 @@ def test_what_the_first_release_wrote_is_read() -> None:
 
 
 def test_the_ledger_keeps_peak_first_launch_and_the_dead() -> None:
-    ledger = Ledger().with_fleet(instances=0, usd_per_hour=0.0, now=5.0)
+    ledger = SpendLedger().with_fleet(instances=0, usd_per_hour=0.0, now=5.0)
     assert ledger.first_launch_at is None
     assert ledger.view(living_usd=0.0, usd_per_hour=0.0, now=99.0).always_on_usd == 0.0
     ledger = ledger.with_fleet(instances=4, usd_per_hour=8.0, now=10.0)

@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.fleet import decide, reconciler
 from provisioner.fleet.clock_jumps import shifted
-from provisioner.fleet.instances import InstanceRecord, Stop
+from provisioner.fleet.instances import InstanceRecord, StoppedTime
 from provisioner.fleet.intents import IntentRecord
 from provisioner.fleet.state import FleetState
 from provisioner.images.records import BakeRecord
@@ -164,7 +164,7 @@ def test_a_jump_moves_every_time_of_every_record() -> None:
                 **known,
                 intent_id="i",
                 generation=1,
-                stops=(all_times_at(Stop, seconds),),
+                stops=(all_times_at(StoppedTime, seconds),),
             ),
             all_times_at(BakeRecord, seconds, **known, name="n", image_key="k", by="b"),
         )

@@ -11,7 +11,7 @@ import pytest
 
 from master.core.reasons import Reason, ReasonKind
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
@@ -198,7 +198,7 @@ def test_a_refusal_closes_what_it_is_true_for_and_nothing_else(row: Row, other: 
 
 def test_throttling_is_told_and_blocks_no_offer() -> None:
     async def story(world: FleetWorld) -> None:
-        world.cloud.faults.throttle = {Api.LAUNCH: 4}
+        world.cloud.faults.throttle = {LimitedCall.LAUNCH: 4}
         await world.want(a_gang("x"))
         reason = await reason_of(world, ReasonKind.THROTTLED)
         assert "cloud is throttling calls: RequestLimitExceeded" in reason.text

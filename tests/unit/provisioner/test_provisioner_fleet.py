@@ -16,10 +16,10 @@ from provisioner.fleet.instances import (
     EndKind,
     InstanceRecord,
     InstanceState,
-    Listing,
+    ListedAs,
     Observation,
     Rules,
-    Stop,
+    StoppedTime,
     instance_document,
     instance_from_document,
     is_steady,
@@ -41,13 +41,13 @@ from provisioner.types import Market, Notice
 from tests.fakes.fleet_world import an_offer
 from windlass.base.errors import Conflict
 
-S, L = InstanceState, Listing
+S, L = InstanceState, ListedAs
 OTHER: dict[str, Any] = {
     "offer": an_offer(8),
     "state": S.LOST,
     "end_kind": EndKind.LOST,
     "claims": ("a",),
-    "stops": (Stop(since=1.0),),
+    "stops": (StoppedTime(since=1.0),),
     "notice": Notice(at=9.0, why="spot"),
     "told": True,
     "stop_under_way": True,
@@ -98,7 +98,7 @@ def test_a_step_changes_nothing_of_a_machine_that_is_steady(
 def test_nor_does_a_list_that_shows_it_as_before(
     looks: int,
     ends_at: float | None,
-    listing: Listing,
+    listing: ListedAs,
     told_ends_at: float | None,
     started_at: float | None,
 ) -> None:
@@ -240,7 +240,7 @@ def test_idle_time_starts_when_work_ends_and_not_while_silent() -> None:
     seen=st.lists(
         st.builds(
             Observation,
-            listing=st.sampled_from(Listing),
+            listing=st.sampled_from(ListedAs),
             looked_at=st.floats(0, 5000),
             connected=st.booleans(),
             busy=st.sampled_from([None, True, False]),

@@ -11,7 +11,7 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Api, LaunchIntent
+from provisioner.providers.base import LaunchIntent, LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.types import Offer, PoolSettings, Scope
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
@@ -273,7 +273,7 @@ def test_r2_machines_that_a_spent_token_made_are_taken_from_the_list() -> None:
 
 def test_r11_throttled_calls_wait_and_block_no_offer() -> None:
     async def story(world: FleetWorld) -> None:
-        world.cloud.faults.throttle = {Api.LAUNCH: 6}
+        world.cloud.faults.throttle = {LimitedCall.LAUNCH: 6}
         await world.want(a_gang("a"))
         await asyncio.sleep(20)
         assert not world.provisioner.blocked_offers()
@@ -287,7 +287,7 @@ def test_r11_throttled_calls_wait_and_block_no_offer() -> None:
 
 def test_a_throttled_launch_that_nobody_waits_for_any_more_is_withdrawn() -> None:
     async def story(world: FleetWorld) -> None:
-        world.cloud.faults.throttle = {Api.LAUNCH: 1_000}
+        world.cloud.faults.throttle = {LimitedCall.LAUNCH: 1_000}
         await world.want(a_gang("a"))
         await world.until(lambda: world.cloud.calls.count("launch") == 2)
         world.host.finish("a")
@@ -305,7 +305,7 @@ def test_a_throttled_launch_that_nobody_waits_for_any_more_is_withdrawn() -> Non
 
 def test_a_launch_that_is_held_back_is_withdrawn_unasked() -> None:
     async def story(world: FleetWorld) -> None:
-        world.cloud.faults.throttle = {Api.LAUNCH: 1}
+        world.cloud.faults.throttle = {LimitedCall.LAUNCH: 1}
         await world.want(a_gang("a"))
         await world.until(lambda: "launch" in world.cloud.calls)
         await world.want(a_gang("b"))  # written down, and held back with the other
@@ -339,7 +339,7 @@ def test_r11_a_throttled_list_is_stale_and_not_empty() -> None:
         await world.want(a_gang("a"))
         await world.until(lambda: "a" in world.host.placed)
         lists = world.cloud.calls.count("list")
-        world.cloud.faults.throttle = {Api.LIST: 1_000}
+        world.cloud.faults.throttle = {LimitedCall.LIST: 1_000}
         await asyncio.sleep(600)
         assert not world.host.gone
         assert world.cloud.calls.count("list") - lists < 25, "ever slower, up to a minute"

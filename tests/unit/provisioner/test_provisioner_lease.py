@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
@@ -47,7 +47,7 @@ def test_no_call_that_changes_anything_is_made_without_the_lease(call: str) -> N
     async def story(world: FleetWorld) -> None:
         faults, calls = world.cloud.faults, world.cloud.calls
         if call == "launch again":
-            faults.throttle = {Api.LAUNCH: 1000}
+            faults.throttle = {LimitedCall.LAUNCH: 1000}
         if call == "cancel":
             faults.queue_s = {OFFER.key: 5000.0}
         if call != "launch":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.fleet.instances import Stop
+from provisioner.fleet.instances import StoppedTime
 from provisioner.money.lifetimes import (
     NOBODY,
     Charges,
@@ -171,8 +171,8 @@ def test_the_ledger_is_the_sum_of_lifetimes(
 
 
 STOPS = (
-    Stop(since=2 * HOUR, until=5 * HOUR, ready_at=6 * HOUR),
-    Stop(since=7 * HOUR),
+    StoppedTime(since=2 * HOUR, until=5 * HOUR, ready_at=6 * HOUR),
+    StoppedTime(since=7 * HOUR),
 )
 
 
@@ -204,7 +204,7 @@ def test_a_machine_costs_its_disk_while_it_is_stopped() -> None:
 
 
 def test_a_start_that_never_got_an_agent_is_lost() -> None:
-    started = (Stop(since=2 * HOUR, until=3 * HOUR),)
+    started = (StoppedTime(since=2 * HOUR, until=3 * HOUR),)
     lost = Lifetime(
         instance_id="m",
         pool="gpu",

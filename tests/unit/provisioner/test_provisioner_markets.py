@@ -14,7 +14,7 @@ from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.budgets import Budget
 from provisioner.money.expected_cost import DEFAULT_RUN_S, run_bucket_s, usd_per_hour
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import (
     Gang,
@@ -118,7 +118,7 @@ def test_while_spot_is_being_tried_on_demand_waits_and_says_until_when() -> None
 
 def test_who_has_waited_long_enough_gets_on_demand_others_do_not() -> None:
     asking = Machine(
-        name="i/0", offer=SPOT_A, phase=Phase.COMING, group="i", asking=True, claims=("z",)
+        name="i/0", offer=SPOT_A, phase=MachinePhase.COMING, group="i", asking=True, claims=("z",)
     )
     waiting = (a_gang("old", 4, since=NOW - 301.0), young("young"), a_gang("z", 4, since=NOW))
     memory = refused(SPOT_A, at=NOW - 500.0)
@@ -166,7 +166,7 @@ def test_a_placement_group_is_bought_as_one() -> None:
 
 def test_free_machines_serve_only_who_wants_what_they_are() -> None:
     node = Node(agent_id="m", pool="gpu", slots=4, free_slots=4)
-    up = Machine(name="m", offer=SMALL, phase=Phase.UP)
+    up = Machine(name="m", offer=SMALL, phase=MachinePhase.UP)
     wants = Requirements(gpu_models=frozenset({"H100"}))
     waiting = (young("picky", requires=wants), young("any"))
     decision = plan_of(pool_of(waiting, (SMALL, BIG), machines=(up,), nodes=(node,)))
@@ -177,7 +177,7 @@ def test_free_machines_serve_only_who_wants_what_they_are() -> None:
 def test_a_gang_tops_up_in_the_zone_where_its_other_machines_are() -> None:
     here, there = an_offer(4, 4.0, zone="a"), an_offer(4, 5.0, zone="b")
     node = Node(agent_id="m", pool="gpu", slots=4, free_slots=4)
-    up = Machine(name="m", offer=there, phase=Phase.UP)
+    up = Machine(name="m", offer=there, phase=MachinePhase.UP)
     decision = plan_of(pool_of((young(slots=8),), (here, there), machines=(up,), nodes=(node,)))
     assert bought(decision) == [(there, 1)]
 
@@ -385,7 +385,7 @@ def test_under_any_faults_plans_are_lawful_explained_repeatable_and_move_on(
         Machine(
             name=f"i{i}/{j}",
             offer=x.offer,
-            phase=Phase.COMING,
+            phase=MachinePhase.COMING,
             group=f"i{i}",
             asking=True,
             claims=claims,

@@ -15,7 +15,7 @@ from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.budgets import Budget
 from provisioner.planning.gang_classes import nodes_needed
-from provisioner.planning.plan_types import Machine, Phase
+from provisioner.planning.plan_types import Machine, MachinePhase
 from provisioner.planning.unschedulable import nearest_fit
 from tests.examples import examples
 from tests.fakes.fleet_world import a_gang, an_offer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def up(name: str, offer: Offer, idle_s: float | None = None, **more: Any) -> Machine:
-    return Machine(name=name, offer=offer, phase=Phase.UP, idle_s=idle_s, **more)
+    return Machine(name=name, offer=offer, phase=MachinePhase.UP, idle_s=idle_s, **more)
 
 
 CHEAP_BIG = an_offer(8, 6.0)
@@ -98,7 +98,7 @@ def test_a_single_agent_gang_is_not_split() -> None:
         ((8,), (node("n", 4, facts=FOUR.facts),), (coming("m", FOUR),), {}),
         ((8,), (node("n", 4),), (coming("m", FOUR),), {4: 1}),
         ((4,), (node("n", 4, schedulable=False),), (), {4: 1}),
-        ((4,), (node("m", 4),), (Machine(name="m", offer=FOUR, phase=Phase.OUT),), {4: 1}),
+        ((4,), (node("m", 4),), (Machine(name="m", offer=FOUR, phase=MachinePhase.OUT),), {4: 1}),
         ((0,), (node("n", 4, 0),), (), {}),
         ((0,), (node("n", 4, 0, free_aux=0),), (), {4: 1}),
         ((0,), (), (coming("m", FOUR),), {}),
@@ -154,7 +154,7 @@ def test_oldest_gangs_of_a_shape_are_served_first() -> None:
         ({"max_instances": 2}, (up("a", FOUR), up("b", FOUR)), {}, ReasonKind.AT_LIMIT),
         (
             {"max_instances": 1},
-            (Machine(name="a", offer=FOUR, phase=Phase.OUT),),
+            (Machine(name="a", offer=FOUR, phase=MachinePhase.OUT),),
             {},
             ReasonKind.AT_LIMIT,
         ),
@@ -329,7 +329,7 @@ gang_lists = st.lists(
 )
 machine_lists = st.lists(
     st.tuples(
-        st.sampled_from([Phase.COMING, Phase.UP, Phase.OUT]),
+        st.sampled_from([MachinePhase.COMING, MachinePhase.UP, MachinePhase.OUT]),
         st.integers(0, 4),
         st.sampled_from([None, 10.0, 500.0]),
     ),
@@ -349,7 +349,7 @@ machine_lists = st.lists(
 def test_every_plan_keeps_its_promises(
     shapes: list[tuple[int, bool]],
     offers: list[Offer],
-    machines: list[tuple[Phase, int, float | None]],
+    machines: list[tuple[MachinePhase, int, float | None]],
     most: int,
     least: int,
     budget: float | None,
@@ -359,9 +359,9 @@ def test_every_plan_keeps_its_promises(
     )
     nodes, owned = [], []
     for i, (phase, used, idle_s) in enumerate(machines):
-        idle = idle_s if phase is Phase.UP and used == 0 else None
+        idle = idle_s if phase is MachinePhase.UP and used == 0 else None
         owned.append(Machine(name=f"m{i}", offer=FOUR, phase=phase, idle_s=idle))
-        if phase is Phase.UP:
+        if phase is MachinePhase.UP:
             nodes.append(node(f"m{i}", 4, 4 - used))
     given_pool = pool(
         waiting,
@@ -396,12 +396,14 @@ def test_every_plan_keeps_its_promises(
         assert decision.reasons[request_id].kind is ReasonKind.LAUNCHING
     ended = {termination.instance_id for termination in decision.terminations}
     assert all(machine.idle_s is not None for machine in owned if machine.name in ended)
-    alive = sum(machine.phase is not Phase.OUT for machine in owned)
+    alive = sum(machine.phase is not MachinePhase.OUT for machine in owned)
     assert not ended or alive - len(ended) >= min(least, most)
 
     # The same demand on what was just bought buys nothing more (R13).
     bought_machines = tuple(
-        Machine(name=f"i{i}/{j}", offer=x.offer, phase=Phase.COMING, group=f"i{i}", claims=claims)
+        Machine(
+            name=f"i{i}/{j}", offer=x.offer, phase=MachinePhase.COMING, group=f"i{i}", claims=claims
+        )
         for i, x in enumerate(decision.launches)
         for j, claims in enumerate(x.claims)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer, PoolSettings
 from tests.examples import examples
@@ -72,7 +72,7 @@ def strike_cloud(cloud: SimulatedProvider, what: str) -> None:
             denied = ProviderAuthError("denied")
             faults.refuse = {offer.key: denied for offer in (*HERE, *THERE)}
         case "throttles":
-            faults.throttle = {Api.LAUNCH: 1000}
+            faults.throttle = {LimitedCall.LAUNCH: 1000}
         case "lists fail":
             faults.list_fails = True
 

@@ -13,9 +13,9 @@ from provisioner.fleet.reconcile_pass import ReconcilePass
 from provisioner.fleet.state import (
     LIST_GRACE_S,
     Agents,
-    Catalogue,
     EndAcknowledged,
     Event,
+    FleetCatalogue,
     FleetState,
     Launched,
     LaunchRefused,
@@ -35,7 +35,7 @@ from tests.fakes.fleet_world import CLUSTER, an_offer
 
 OFFER = an_offer()
 OTHER = an_offer(zone="b")
-CATALOGUE = Catalogue(
+CATALOGUE = FleetCatalogue(
     pools={"gpu": PoolSetup(settings=PoolSettings(pool="gpu"), offers=(OFFER, OTHER))},
     list_grace_s={"cloud": LIST_GRACE_S},
 )

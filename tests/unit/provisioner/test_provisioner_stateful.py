@@ -27,7 +27,7 @@ from provisioner.money.budgets import Budget
 from provisioner.money.prices import usd_for
 from provisioner.planning.disruption import Disruption
 from provisioner.planning.stopped_agents import StoppedAgents
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
 from tests.examples import examples
@@ -202,7 +202,7 @@ class FleetLife(RuleBasedStateMachine):
             queue_s={OFFERS[1].key: queued, OFFERS[2].key: queued} if queued else {},
             spent_tokens=spent,
             cancel_failures=lost,
-            throttle={Api.LAUNCH: unanswered, Api.LIST: lost},
+            throttle={LimitedCall.LAUNCH: unanswered, LimitedCall.LIST: lost},
             refuse={OFFERS[0].key: QuotaError("limit 0")} if lost else {},
             dies_at_boot={OFFERS[3].key} if unanswered == 2 else set(),
         )

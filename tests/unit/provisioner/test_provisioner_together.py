@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
@@ -28,7 +28,7 @@ def plan_of(
     nodes = tuple(
         Node(agent_id=m.name, pool="gpu", slots=4, free_slots=0 if m.idle_s is None else 4)
         for m in machines
-        if m.phase is Phase.UP
+        if m.phase is MachinePhase.UP
     )
     pool = PoolInput(
         settings=PoolSettings(pool="gpu", **({"max_instances": 100} | limits)),
@@ -40,14 +40,14 @@ def plan_of(
 
 
 def up(name: str, group: str, idle_s: float | None) -> Machine:
-    return Machine(name=name, offer=JOB, phase=Phase.UP, group=group, idle_s=idle_s)
+    return Machine(name=name, offer=JOB, phase=MachinePhase.UP, group=group, idle_s=idle_s)
 
 
 def queued(group: str, number: int = 0, *claims: str) -> Machine:
     return Machine(
         name=f"{group}/{number}",
         offer=JOB,
-        phase=Phase.COMING,
+        phase=MachinePhase.COMING,
         group=group,
         queued=True,
         claims=claims,

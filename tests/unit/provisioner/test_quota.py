@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Market, Offer, PoolDemand, PoolSettings, Quota
 from tests.fakes.fleet_world import a_gang, an_offer
@@ -26,7 +26,7 @@ def planned(*slots: int, offers: tuple[Offer, ...], pools: int = 1, asking: int 
             Machine(
                 name=f"{name}-asking-{n}",
                 offer=offers[0],
-                phase=Phase.COMING,
+                phase=MachinePhase.COMING,
                 asking=True,
                 claims=("somebody else",),
             )
@@ -77,7 +77,7 @@ def test_machines_that_came_after_the_count_take_of_what_was_left() -> None:
         an_offer(4, 4.0, quota=Quota(name="x", left=96.0, each=32.0, counted_at=900.0)),
     )
     machines = [
-        Machine(name=f"i-{age:.0f}", offer=an_offer(4, 4.0), phase=Phase.UP, age_s=age)
+        Machine(name=f"i-{age:.0f}", offer=an_offer(4, 4.0), phase=MachinePhase.UP, age_s=age)
         for age in (50.0, 99.0, 101.0)
     ]
     gangs = tuple(a_gang(f"g{n}", 4) for n in range(3))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.fall_back import NOWHERE, Rule
+from master.core.fall_back import NOWHERE, FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
@@ -29,13 +29,13 @@ def a_plan(
         settings=PoolSettings(pool="rack", max_instances=0),
         scheduler=SchedulerSettings(),
         agents=agents,
-        falls_back=Rule(pools=("cloud",), after_s=AFTER_S),
+        falls_back=FallBackRule(pools=("cloud",), after_s=AFTER_S),
     )
     cloud = PoolPlan(
         settings=PoolSettings(pool="cloud", max_instances=max_instances),
         scheduler=SchedulerSettings(),
         offers=[CLOUD],
-        falls_back=Rule(pools=("rack",), after_s=AFTER_S),
+        falls_back=FallBackRule(pools=("rack",), after_s=AFTER_S),
     )
     return ClusterPlan(
         pools=[rack, cloud], default_pool="rack", supply=Supply(stock={}, outages=outages)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.core.fall_back import REST_S, Rule
+from master.core.fall_back import REST_S, FallBackRule
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
@@ -32,7 +32,7 @@ def a_pool(name: str, offer: Offer, *falls_back_to: str, **more: Any) -> PoolPla
         settings=PoolSettings(pool=name, max_instances=more.pop("max_instances", 4)),
         scheduler=more.pop("scheduler", SchedulerSettings()),
         offers=[offer],
-        falls_back=Rule(pools=falls_back_to, after_s=AFTER_S),
+        falls_back=FallBackRule(pools=falls_back_to, after_s=AFTER_S),
     )
 
 

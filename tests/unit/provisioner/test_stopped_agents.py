@@ -16,7 +16,7 @@ from provisioner.capacity.refusals import BlockKind
 from provisioner.money.budgets import Budget
 from provisioner.planning.plan_types import (
     Machine,
-    Phase,
+    MachinePhase,
     Plan,
     PlanInput,
     PoolInput,
@@ -101,7 +101,14 @@ def snapshot(
 ) -> PlanInput:
     memory = memory or CapacityMemory()
     machines = [
-        Machine(name=f"m{n}", offer=FOUR, phase=Phase.UP, idle_s=900.0, age_s=9e3, fingerprint="v1")
+        Machine(
+            name=f"m{n}",
+            offer=FOUR,
+            phase=MachinePhase.UP,
+            idle_s=900.0,
+            age_s=9e3,
+            fingerprint="v1",
+        )
         for n in range(idle)
     ]
     nodes = tuple(

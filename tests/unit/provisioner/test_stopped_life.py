@@ -11,7 +11,7 @@ from provisioner.capacity.offer_views import OfferState
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.views import cost_view
 from provisioner.planning.stop_value import start_of
-from provisioner.providers.base import Api
+from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.types import Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang
@@ -222,7 +222,7 @@ def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
         await world.start()
         world.cloud.faults.stop_failures = 0 if throttled else 2
         if throttled:
-            world.cloud.faults.throttle = {Api.TERMINATE: 2}
+            world.cloud.faults.throttle = {LimitedCall.TERMINATE: 2}
         await asleep(world)
         assert not world.host.gone
         await world.stop()

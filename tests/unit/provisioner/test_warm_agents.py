@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.day_hours import DAY_S, is_within, next_change
 from provisioner.money.budgets import Budget
-from provisioner.planning.plan_types import Machine, Phase, Plan, PlanInput, PoolInput
+from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.simulator.replay import ClusterPlan, PoolPlan, play
 from provisioner.simulator.trace import TraceJob
@@ -29,7 +29,7 @@ def planned(
 ) -> Plan:
     """Machines of four slots: idle for so long, or busy (None)."""
     machines = [
-        Machine(name=f"m{n}", offer=FOUR, phase=Phase.UP, idle_s=idle, age_s=9e3)
+        Machine(name=f"m{n}", offer=FOUR, phase=MachinePhase.UP, idle_s=idle, age_s=9e3)
         for n, idle in enumerate(idle_s)
     ]
     nodes = tuple(
@@ -42,7 +42,9 @@ def planned(
         )
         for m in machines
     )
-    machines += [Machine(name=f"c{n}", offer=FOUR, phase=Phase.COMING) for n in range(coming)]
+    machines += [
+        Machine(name=f"c{n}", offer=FOUR, phase=MachinePhase.COMING) for n in range(coming)
+    ]
     waiting = tuple(a_gang(f"g{n}", 4) for n in range(gangs))
     settings = PoolSettings(pool="gpu", **({"max_instances": 10, "warm_agents": 2} | more))
     pool = PoolInput(

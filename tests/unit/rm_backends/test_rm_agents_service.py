@@ -10,10 +10,10 @@ from agent_bootstrap.protocol import (
     ChannelClosed,
     Heartbeat,
     Hello,
+    JoinRefused,
     KillContainer,
     LogAck,
     Message,
-    Refused,
     Slot,
     SlotKind,
     Welcome,
@@ -69,7 +69,7 @@ def test_who_is_refused(
         if first is not None:
             await channel.send(first)
         answer = await channel.receive()
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert why in answer.reason
         assert token not in answer.reason
         assert answer.retry is retry
@@ -87,7 +87,7 @@ def test_an_agent_is_saved_before_it_is_welcome() -> None:
         channel = world.connect(pool="default")
         await channel.send(HELLO)
         answer = await channel.receive()
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, JoinRefused)
         assert answer.retry
         world.store.failure = None
         channel = world.connect(pool="default")

@@ -17,7 +17,7 @@ import pytest
 
 from agent_bootstrap.protocol import Hello
 from master.core.reasons import ReasonKind
-from provisioner.batch.base import Queue, Site
+from provisioner.batch.base import Queue, SiteFacts
 from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.script import job_script
 from provisioner.batch.slurm.states import refusal_of
@@ -37,7 +37,7 @@ QUEUE = Queue(
     cpus_per_node=16,
     max_walltime_s=7200,
 )
-SITE = Site(version="0", queues={"gpu": QUEUE}, accounts={"physics": frozenset({"normal"})})
+SITE = SiteFacts(version="0", queues={"gpu": QUEUE}, accounts={"physics": frozenset({"normal"})})
 
 
 def submitted(slots: int = 4, **asked: Any) -> str:

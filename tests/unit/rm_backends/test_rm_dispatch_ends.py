@@ -12,7 +12,7 @@ from provisioner.batch.base import (
     JobPhase,
     JobReport,
 )
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.base import (
     LossKind,
     Lost,
@@ -42,7 +42,7 @@ def test_a_job_that_ends_under_its_task_is_a_loss_with_the_sites_word(
 
 
 def test_the_end_of_a_job_that_is_being_ended_is_no_deadline() -> None:
-    shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)
+    shape = JobShape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)
     lease = Lease(tag="wl-a-b", pool="p", allocation_id=ID, shape=shape, created_at=0.0)
     job = JobReport(
         job_id="1", name="wl-a-b", phase=JobPhase.RUNNING, state="RUNNING", ends_at=900.0

@@ -20,7 +20,7 @@ from provisioner.batch.base import (
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.batch.dispatch_report import DispatchReport
 from rm_backends.batch.foreign_jobs import AT_START, ForeignJobs
 from rm_backends.batch.full_limits import FullLimits
@@ -77,7 +77,7 @@ def report(name: str) -> JobReport:
 
 
 def lease(tag: str, user: str) -> Lease:
-    shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1, user=user)
+    shape = JobShape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1, user=user)
     return Lease(tag=tag, pool="gpu", allocation_id=f"task-{tag}", shape=shape, created_at=0)
 
 

@@ -7,28 +7,28 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent_bootstrap.agent.link import Link
+from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import OLD_MASTER, Logins
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions, RegistryLogin
 from agent_bootstrap.protocol import (
     ChannelClosed,
     ContainerSpec,
-    Login,
-    LoginReply,
-    LoginRequest,
     Message,
+    RegistryCredentials,
+    RegistryLoginReply,
+    RegistryLoginRequest,
     Welcome,
 )
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, sent_to
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.virtual_time import run
 
-LOGIN = Login(username="me", password="hush")
+LOGIN = RegistryCredentials(username="me", password="hush")
 
 
 def replies(agent: FakeAgent) -> list[Message]:
-    return sent_to(agent, LoginReply)
+    return sent_to(agent, RegistryLoginReply)
 
 
 def test_an_agent_gets_the_login_of_what_it_was_given_as_often_as_it_asks() -> None:
@@ -36,11 +36,13 @@ def test_an_agent_gets_the_login_of_what_it_was_given_as_often_as_it_asks() -> N
         world.logins.known["task-1.1"] = LOGIN
         agent = await world.add_agent("a1")
         (container,) = (await world.run_allocation(allocation(1))).containers
-        question = LoginRequest(container_id=container.container_id, allocation_id="task-1.1")
+        question = RegistryLoginRequest(
+            container_id=container.container_id, allocation_id="task-1.1"
+        )
         agent.ask(question)
         agent.ask(question)
         await agent.until(lambda: len(replies(agent)) == 2)
-        reply = LoginReply(container_id=container.container_id, login=LOGIN)
+        reply = RegistryLoginReply(container_id=container.container_id, login=LOGIN)
         assert replies(agent) == [reply, reply]
         assert [m.answers_logins for m in agent.received if isinstance(m, Welcome)] == [True]
 
@@ -55,9 +57,11 @@ def test_an_agent_gets_nothing_of_what_is_over() -> None:
         agent.exit(container.container_id)
         await world.master.ended("task-1.1")
         await world.settle()
-        agent.ask(LoginRequest(container_id=container.container_id, allocation_id="task-1.1"))
+        agent.ask(
+            RegistryLoginRequest(container_id=container.container_id, allocation_id="task-1.1")
+        )
         await agent.until(lambda: bool(replies(agent)))
-        assert replies(agent) == [LoginReply(container_id=container.container_id)]
+        assert replies(agent) == [RegistryLoginReply(container_id=container.container_id)]
 
     _play(scenario)
 
@@ -68,7 +72,9 @@ def test_an_agent_that_asks_for_what_is_anothers_is_cut_off() -> None:
         await world.add_agent("a1")
         (container,) = (await world.run_allocation(allocation(1))).containers
         thief = await world.add_agent("a2")
-        thief.ask(LoginRequest(container_id=container.container_id, allocation_id="task-1.1"))
+        thief.ask(
+            RegistryLoginRequest(container_id=container.container_id, allocation_id="task-1.1")
+        )
         await thief.until(lambda: not thief.connected)
         assert replies(thief) == []
 
@@ -76,10 +82,10 @@ def test_an_agent_that_asks_for_what_is_anothers_is_cut_off() -> None:
 
 
 def test_a_login_is_not_in_what_is_printed_of_it() -> None:
-    every = Login(
+    every = RegistryCredentials(
         username="me", password="hush-1", identity_token="hush-2", registry_token="hush-3"
     )
-    assert "hush" not in repr(LoginReply(container_id="c", login=every))
+    assert "hush" not in repr(RegistryLoginReply(container_id="c", login=every))
 
 
 def _play(scenario: Callable[[AgentsWorld], Awaitable[None]]) -> None:
@@ -93,7 +99,9 @@ def _play(scenario: Callable[[AgentsWorld], Awaitable[None]]) -> None:
 class Line:
     """A connection that answers each question with what comes next: a login, or the end of the connection."""
 
-    def __init__(self, logins: Logins, *answers: Login | ChannelClosed | None) -> None:
+    def __init__(
+        self, logins: Logins, *answers: RegistryCredentials | ChannelClosed | None
+    ) -> None:
         self._logins = logins
         self._answers = list(answers)
         self.asked: list[Message] = []
@@ -103,7 +111,7 @@ class Line:
         answer = self._answers.pop(0)
         if isinstance(answer, ChannelClosed):
             raise answer
-        self._logins.tell(LoginReply(container_id="c", login=answer))
+        self._logins.tell(RegistryLoginReply(container_id="c", login=answer))
 
     async def receive(self) -> Message:
         raise NotImplementedError
@@ -127,8 +135,8 @@ def spec(*, has_login: bool = True) -> ContainerSpec:
 
 
 def test_the_agent_asks_until_it_is_answered_also_over_a_lost_connection() -> None:
-    async def main() -> Login | None:
-        link = Link()
+    async def main() -> RegistryCredentials | None:
+        link = MasterLink()
         logins = Logins(link)
         asking = asyncio.create_task(logins.of(spec()))
         await asyncio.sleep(100)
@@ -136,20 +144,20 @@ def test_the_agent_asks_until_it_is_answered_also_over_a_lost_connection() -> No
         line = Line(logins, ChannelClosed("lost"), LOGIN)
         link.open(line)
         login = await asking
-        assert line.asked == [LoginRequest(container_id="c", allocation_id="t.1")] * 2
-        logins.tell(LoginReply(container_id="c", login=None))  # late, and of no interest
+        assert line.asked == [RegistryLoginRequest(container_id="c", allocation_id="t.1")] * 2
+        logins.tell(RegistryLoginReply(container_id="c", login=None))  # late, and of no interest
         return login
 
     assert run(main(), limit_s=3600) == LOGIN
 
 
 def test_a_task_without_a_login_asks_nobody() -> None:
-    assert run(Logins(Link()).of(spec(has_login=False)), limit_s=10) is None
+    assert run(Logins(MasterLink()).of(spec(has_login=False)), limit_s=10) is None
 
 
 def test_a_master_that_does_not_know_the_question_is_not_asked() -> None:
     async def main() -> None:
-        link = Link()
+        link = MasterLink()
         logins = Logins(link)
         line = Line(logins)
         link.open(line)

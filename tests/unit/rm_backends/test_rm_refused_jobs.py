@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from master.core.fall_back import Rule
+from master.core.fall_back import FallBackRule
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import JobRefused
 from rm_backends.agents.options import PoolOptions
@@ -20,7 +20,7 @@ from tests.fakes.virtual_time import run
 ID = "task-1.1"
 OTHER = PoolOptions(name="other")
 ACCOUNT = "Invalid account (give one of yours with --account)"
-RULES = {"default": Rule(pools=("other",), after_s=86400.0)}
+RULES = {"default": FallBackRule(pools=("other",), after_s=86400.0)}
 Scenario = Callable[[BatchWorld], Awaitable[None]]
 
 

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import select
 
 from master.experiments.live import LiveExperiment
-from master.experiments.metrics import Report
+from master.experiments.metrics import PostedMetrics
 from master.experiments.reports import CheckpointReport
 from master.experiments.state import ExperimentState, Phase, TrialState
-from master.experiments.step_builder import Env, Step
+from master.experiments.step_builder import Env, ExperimentStep
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
@@ -53,7 +53,7 @@ async def running_search(cluster: ScriptedCluster) -> tuple[LiveExperiment, list
 
 def report(cluster: ScriptedCluster, trial: TrialState, steps: int, run_id: int = 1) -> Any:
     return cluster.reports.metrics(
-        Report(
+        PostedMetrics(
             trial_id=trial.id,
             run_id=run_id,
             group="validation",
@@ -140,10 +140,10 @@ async def test_a_commit_that_fails_changes_nothing_and_fails_the_batch(
 async def test_a_step_whose_rows_cannot_be_written_fails_alone(cluster: ScriptedCluster) -> None:
     live, (first, second, *_) = await running_search(cluster)
 
-    def unwritable(state: ExperimentState, env: Env) -> Step:
+    def unwritable(state: ExperimentState, env: Env) -> ExperimentStep:
         rows = UnitOfWork()
         rows.update(tables.Trial, {"id": -1}, {"runner_state": "x"}, expect=1)
-        return Step(state, rows=tuple(rows.operations))
+        return ExperimentStep(state, rows=tuple(rows.operations))
 
     answers = await together(
         report(cluster, first, 10), live.apply(unwritable), report(cluster, second, 10)
@@ -184,10 +184,10 @@ async def test_a_subscriber_is_told_each_committed_step_in_order_and_cannot_fail
     live, (first, second, *_) = await running_search(cluster)
     told: list[str] = []
 
-    def fail(transition: Transition[ExperimentState, Step]) -> None:
+    def fail(transition: Transition[ExperimentState, ExperimentStep]) -> None:
         raise ValueError("broken")
 
-    def note(transition: Transition[ExperimentState, Step]) -> None:
+    def note(transition: Transition[ExperimentState, ExperimentStep]) -> None:
         assert cluster.store.commits == 1
         told.extend(change.after.request_id for change in transition.step.trials)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import structlog.testing
 
-from master.roots.mailbox import BATCH_MESSAGES, Mailbox, Message
+from master.roots.mailbox import BATCH_MESSAGES, Mailbox, MailboxMessage
 
 
 class Doubler:
@@ -18,7 +18,7 @@ class Doubler:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.mailbox: Mailbox[int, int] = Mailbox(self.handle, name="doubler")
 
-    async def handle(self, batch: list[Message[int, int]]) -> None:
+    async def handle(self, batch: list[MailboxMessage[int, int]]) -> None:
         self.batches.append([message.content for message in batch])
         self.begun.set()
         await self.go_on.wait()
@@ -70,7 +70,7 @@ async def test_a_caller_cancelled_later_only_misses_its_answer() -> None:
 
 
 async def test_a_handler_that_fails_refuses_whoever_has_no_answer_yet() -> None:
-    async def handle(batch: list[Message[int, int]]) -> None:
+    async def handle(batch: list[MailboxMessage[int, int]]) -> None:
         batch[0].answer(7)
         raise ValueError("no")
 
@@ -84,7 +84,7 @@ async def test_a_handler_that_fails_refuses_whoever_has_no_answer_yet() -> None:
 async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def handle(batch: list[Message[int, int]]) -> None:
+    async def handle(batch: list[MailboxMessage[int, int]]) -> None:
         begun.set()
         await go_on.wait()
         batch[0].refuse(ValueError("lost"))
@@ -101,7 +101,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged() -> None:
 
 
 async def test_a_handler_that_waits_for_its_own_mailbox_is_told() -> None:
-    async def handle(batch: list[Message[int, int]]) -> None:
+    async def handle(batch: list[MailboxMessage[int, int]]) -> None:
         await mailbox.ask(1)
 
     mailbox: Mailbox[int, int] = Mailbox(handle, name="experiment 1")

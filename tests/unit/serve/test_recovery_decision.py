@@ -11,19 +11,19 @@ import pytest
 
 from master.recovery.decision import (
     Content,
-    Create,
-    Found,
+    CreateCluster,
+    FoundData,
     FoundDatabase,
-    Lost,
+    LosablePart,
     Refuse,
-    Start,
+    StartCluster,
     decide,
 )
 from master.recovery.identity import FolderState, Identity
 
 STATE = FoundDatabase(where="/d/windlass.db", content=Content.OURS, cluster_id="c-1")
 LOGS = FoundDatabase(where="/d/logs.db", content=Content.OURS, cluster_id="c-1")
-WHOLE = Found(
+WHOLE = FoundData(
     folder=Path("/d"),
     identity=Identity(cluster_id="c-1"),
     secret=Content.OURS,
@@ -49,22 +49,22 @@ def logs(content: Content, **changes: Any) -> FoundDatabase:
     return replace(LOGS, content=content, cluster_id=None, **changes)
 
 
-GOES: dict[str, tuple[Found, Start | Create]] = {
-    "whole": (WHOLE, Start("c-1")),
+GOES: dict[str, tuple[FoundData, StartCluster | CreateCluster]] = {
+    "whole": (WHOLE, StartCluster("c-1")),
     "of 0.1, which noted less": (
         replace(WHOLE, identity=None, logs=replace(LOGS, cluster_id=None)),
-        Start("c-1"),
+        StartCluster("c-1"),
     ),
-    "nothing": (NEW, Create()),
+    "nothing": (NEW, CreateCluster()),
     "empty files": (
         replace(NEW, state=state(Content.EMPTY), logs=logs(Content.EMPTY)),
-        Create(),
+        CreateCluster(),
     ),
-    "a first start that was cut at once": (replace(NEW, identity=BEGUN), Create("c-1")),
-    "one that was cut later": (replace(WHOLE, identity=BEGUN), Create("c-1")),
+    "a first start that was cut at once": (replace(NEW, identity=BEGUN), CreateCluster("c-1")),
+    "one that was cut later": (replace(WHOLE, identity=BEGUN), CreateCluster("c-1")),
     "a first start of 0.1 that was cut": (
         replace(WHOLE, identity=None, state=replace(STATE, cluster_id=None)),
-        Create(),
+        CreateCluster(),
     ),
 }
 
@@ -75,7 +75,7 @@ def test_what_is_whole_or_new_goes_on(case: str) -> None:
     assert decide(found) == expected
 
 
-REFUSED: dict[str, tuple[Found, str]] = {
+REFUSED: dict[str, tuple[FoundData, str]] = {
     "no database": (
         replace(WHOLE, state=NO_STATE),
         "/d/windlass.db is missing, but /d has cluster.json, a secret, model definitions, logs (/d/logs.db) of a "
@@ -153,7 +153,7 @@ REFUSED: dict[str, tuple[Found, str]] = {
         "the log database /d/logs.db is of cluster c-2: restore",
     ),
 }
-REPLACEABLE = {"secret": Lost.SECRET, "logs": Lost.LOGS}
+REPLACEABLE = {"secret": LosablePart.SECRET, "logs": LosablePart.LOGS}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -171,8 +171,8 @@ def test_only_a_lost_secret_and_lost_logs_can_be_replaced(case: str) -> None:
     lost = frozenset(
         one for word, one in REPLACEABLE.items() if f"--replace-lost {word}" in refused
     )
-    decision = decide(found, tuple(Lost))
-    assert decision == Start("c-1", lost) if lost else isinstance(decision, Refuse)
+    decision = decide(found, tuple(LosablePart))
+    assert decision == StartCluster("c-1", lost) if lost else isinstance(decision, Refuse)
 
 
 def test_a_new_cluster_is_made_only_where_nothing_of_one_is() -> None:
@@ -182,7 +182,7 @@ def test_a_new_cluster_is_made_only_where_nothing_of_one_is() -> None:
     for identity, secret, blobs, of_state, of_logs in product(
         identities, (Content.MISSING, Content.OURS), (False, True), databases, databases
     ):
-        found = Found(
+        found = FoundData(
             folder=Path("/d"),
             identity=identity,
             secret=secret,
@@ -191,12 +191,12 @@ def test_a_new_cluster_is_made_only_where_nothing_of_one_is() -> None:
             logs=logs(of_logs),
             way_back="",
         )
-        decision = decide(found, tuple(Lost))
-        if decision == Create():
+        decision = decide(found, tuple(LosablePart))
+        if decision == CreateCluster():
             assert identity is None
             assert secret is Content.MISSING
             assert not blobs
             assert of_state in (Content.MISSING, Content.EMPTY)
             assert of_logs in (Content.MISSING, Content.EMPTY)
-        if isinstance(decision, Start):
+        if isinstance(decision, StartCluster):
             assert of_state is Content.OURS

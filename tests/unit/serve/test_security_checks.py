@@ -19,13 +19,13 @@ from master.auth.passwords import client_hash
 from master.checks import security as doctor
 from master.checks.doctor import checks
 from master.config import MasterConfig, load
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.cli.main import app
 from windlass.deploy.local.folder import ClusterFolder
-from windlass.deploy.local.options import Options, Remembered
+from windlass.deploy.local.options import ClusterRecord, Options
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-OK, WARNING, FAILED = Status.OK, Status.WARNING, Status.FAILED
+OK, WARNING, FAILED = CheckStatus.OK, CheckStatus.WARNING, CheckStatus.FAILED
 
 
 def config(**overrides: Any) -> MasterConfig:
@@ -118,7 +118,7 @@ def test_passwords_that_everybody_could_know_are_told(folder: Path) -> None:
     ],
 )
 def test_what_is_too_wide_is_told(
-    check: Callable[[Any], Check], good: Any, bad: Any, status: Status
+    check: Callable[[Any], Check], good: Any, bad: Any, status: CheckStatus
 ) -> None:
     assert check(good).status is OK
     found = check(bad)
@@ -174,7 +174,7 @@ def test_of_a_local_cluster_the_options_of_its_start_count(
     cluster = ClusterFolder(folder.parent)
     cluster.master_yaml.touch(0o600)
     options = Options(host="0.0.0.0", port=8090)  # noqa: S104
-    Remembered(url="http://127.0.0.1:8090", options=options).write(cluster)
+    ClusterRecord(url="http://127.0.0.1:8090", options=options).write(cluster)
     listening = next(c for c in checks() if c.name.endswith("listening"))
     assert listening.status is WARNING
     assert listening.found.startswith("0.0.0.0 port 8090 without TLS")

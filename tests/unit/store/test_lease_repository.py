@@ -5,12 +5,12 @@ from __future__ import annotations
 from master.core.reasons import ReasonKind
 from master.store.lease_repository import lease_document, lease_from_document
 from provisioner.batch.base import EndCause, JobPhase
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from rm_backends.batch.leases import Lease, LeaseState
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    shape = Shape(queue="gpu", nodes=2, slots_per_node=4, gpus_per_node=4, arguments=("-A x",))
+    shape = JobShape(queue="gpu", nodes=2, slots_per_node=4, gpus_per_node=4, arguments=("-A x",))
     lease = Lease(
         tag="wl-a-b",
         pool="p",

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from master.store.mailbox import Mailbox
+from master.store.mailbox import SerialQueue
 
 
 async def test_handlers_run_one_at_a_time_in_order_of_arrival() -> None:
-    mailbox, log = Mailbox(), list[str]()
+    mailbox, log = SerialQueue(), list[str]()
 
     async def handler(n: int) -> int:
         log.append(f"begin {n}")
@@ -28,7 +28,7 @@ async def test_handlers_run_one_at_a_time_in_order_of_arrival() -> None:
 
 
 async def test_an_error_reaches_the_caller_and_the_next_handler_runs() -> None:
-    mailbox = Mailbox()
+    mailbox = SerialQueue()
 
     async def fail() -> None:
         raise ValueError("no")
@@ -42,7 +42,7 @@ async def test_an_error_reaches_the_caller_and_the_next_handler_runs() -> None:
 
 
 async def test_a_cancelled_caller_leaves_a_handler_that_has_begun() -> None:
-    mailbox, begun, go_on, ended = Mailbox(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    mailbox, begun, go_on, ended = SerialQueue(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def handler() -> None:
         begun.set()
@@ -61,7 +61,7 @@ async def test_a_cancelled_caller_leaves_a_handler_that_has_begun() -> None:
 
 
 async def test_a_caller_cancelled_in_the_queue_takes_its_handler_away() -> None:
-    mailbox, begun, go_on, ran = Mailbox(), asyncio.Event(), asyncio.Event(), list[str]()
+    mailbox, begun, go_on, ran = SerialQueue(), asyncio.Event(), asyncio.Event(), list[str]()
 
     async def first() -> None:
         begun.set()
@@ -83,7 +83,7 @@ async def test_a_caller_cancelled_in_the_queue_takes_its_handler_away() -> None:
 
 
 async def test_a_handler_that_waits_for_its_own_mailbox_is_told() -> None:
-    mailbox = Mailbox("experiment 1")
+    mailbox = SerialQueue("experiment 1")
 
     async def handler() -> None:
         await mailbox.run(handler)
@@ -93,7 +93,7 @@ async def test_a_handler_that_waits_for_its_own_mailbox_is_told() -> None:
 
 
 async def test_a_failure_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    mailbox, begun = Mailbox("m"), asyncio.Event()
+    mailbox, begun = SerialQueue("m"), asyncio.Event()
 
     async def handler() -> None:
         begun.set()

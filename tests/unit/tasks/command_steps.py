@@ -12,7 +12,7 @@ from master.core.expconf import ClusterDefaults
 from master.core.expconf.command import complete_command
 from master.core.jobs import JobType
 from master.tasks import machine
-from master.tasks.machine import AllocationStep, Step
+from master.tasks.machine import AllocationStep, TaskStep
 from master.tasks.state import TaskState
 from rm_backends.base import Container, ContainerExit, ContainerPhase, FailureKind
 
@@ -61,22 +61,24 @@ def granted(state: TaskState) -> TaskState:
     return stepped(state, grant).state
 
 
-def reported(state: TaskState, phase: ContainerPhase, exit_: ContainerExit | None = None) -> Step:
+def reported(
+    state: TaskState, phase: ContainerPhase, exit_: ContainerExit | None = None
+) -> TaskStep:
     container_id = f"{run_of(state).id}-c"
     return stepped(
         state, lambda run: allocation.container_changed(run, container_id, phase, exit_, now=NOW)
     )
 
 
-def exited(state: TaskState, exit_: ContainerExit) -> Step:
+def exited(state: TaskState, exit_: ContainerExit) -> TaskStep:
     return reported(state, ContainerPhase.TERMINATED, exit_)
 
 
-def lost(state: TaskState) -> Step:
+def lost(state: TaskState) -> TaskStep:
     return stepped(state, partial(allocation.lost, reason="agent a is gone", now=NOW))
 
 
-def stepped(state: TaskState, step: AllocationStep) -> Step:
+def stepped(state: TaskState, step: AllocationStep) -> TaskStep:
     return machine.allocation_event(state, NOW, run_of(state).id, step)
 
 

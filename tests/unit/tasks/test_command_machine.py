@@ -49,7 +49,7 @@ def test_a_new_command_asks_for_its_slots_once() -> None:
     run = run_of(step.state)
     assert step.effects == (AskResources("cmd.1"),)
     assert (run.id, run.task_id, run.slots, run.preemptible) == ("cmd.1", "cmd", 3, False)
-    assert machine.settle(step.state, NOW) == machine.Step(step.state)
+    assert machine.settle(step.state, NOW) == machine.TaskStep(step.state)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_lost_agent_ends_what_ran_there() -> None:
     "fail", [lost, partial(exited, exit_=REFUSED)], ids=["lost while reserved", "refused"]
 )
 def test_what_never_started_asks_again_after_a_pause(
-    fail: Callable[[TaskState], machine.Step],
+    fail: Callable[[TaskState], machine.TaskStep],
 ) -> None:
     state = fail(reserved()).state
     assert state.phase is TaskPhase.ACTIVE
@@ -156,11 +156,11 @@ def test_a_killed_command_ends_with_its_run_and_is_killed_once() -> None:
     assert machine.kill(step.state, LATER, "by bob").state == step.state
     over = exited(step.state, KILLED).state
     assert over.exit_status == "killed by eve"
-    assert machine.kill(over, LATER, "again") == machine.Step(over)
+    assert machine.kill(over, LATER, "again") == machine.TaskStep(over)
 
 
 @pytest.mark.parametrize("end", [lost, partial(exited, exit_=REFUSED)])
-def test_a_killed_command_is_not_tried_again(end: Callable[[TaskState], machine.Step]) -> None:
+def test_a_killed_command_is_not_tried_again(end: Callable[[TaskState], machine.TaskStep]) -> None:
     state = end(machine.kill(reserved(), NOW, "by eve").state).state
     assert state.exit_status == "killed by eve"
 
@@ -168,7 +168,7 @@ def test_a_killed_command_is_not_tried_again(end: Callable[[TaskState], machine.
 def test_events_of_an_earlier_run_change_nothing() -> None:
     state = machine.clock_ticked(lost(reserved()).state, LATER).state
     late = partial(allocation.lost, reason="late news", now=NOW)
-    assert machine.allocation_event(state, NOW, "cmd.1", late) == machine.Step(state)
+    assert machine.allocation_event(state, NOW, "cmd.1", late) == machine.TaskStep(state)
 
 
 def test_priority_and_place_can_be_changed_even_while_it_runs() -> None:

@@ -25,7 +25,7 @@ from command_cluster import (
 )
 from sqlalchemy import func, select
 
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from master.auth.principal import TaskIdentity
 from master.core.expconf.command import CommandConfig, complete_command
 from master.core.jobs import JobType, SetPlace, SetPriority
@@ -123,7 +123,7 @@ async def test_what_a_task_is_given(cluster: ScriptedCluster, tmp_path: Path) ->
 async def test_the_image_of_a_command_is_pulled_with_its_login(cluster: ScriptedCluster) -> None:
     auth = {"username": "me", "password": "hunter2"}
     live = await start(cluster, environment={"image": "r.example/mine", "registry_auth": auth})
-    login = Login(username="me", password="hunter2")
+    login = RegistryCredentials(username="me", password="hunter2")
     assert cluster.allocations.registry_login(run_id(live)) == login
     assert cluster.allocations.registry_login("nobody.1") is None
 

@@ -16,7 +16,7 @@ import master
 from agent_bootstrap.container_options import ProxyPort
 from master.core.jobs import JobType
 from master.store import tables
-from master.tasks.kinds import KINDS, Readiness, Service, TaskKind
+from master.tasks.kinds import KINDS, KindPort, Readiness, TaskKind
 from master.tasks.live import LiveTask
 from master.tasks.machine import ACTIVITY_WRITTEN_EVERY
 from master.tasks.service import NewTask
@@ -83,8 +83,8 @@ async def test_a_kind_says_what_its_launcher_is_told_and_how_it_is_called(
 
 
 SERVED = (
-    Service(variable="GADGET_PORT", lowest_port=2900),
-    Service(variable="GADGET_SHELL_PORT", lowest_port=3200, tcp=True, unauthenticated=True),
+    KindPort(variable="GADGET_PORT", lowest_port=2900),
+    KindPort(variable="GADGET_SHELL_PORT", lowest_port=3200, tcp=True, unauthenticated=True),
 )
 
 

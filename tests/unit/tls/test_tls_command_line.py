@@ -14,7 +14,7 @@ from master.cli import app
 from master.config import load
 from master.tls.opening import open_warnings
 from tests.certificates import DAY, self_signed
-from windlass.base.checks import Check, Status
+from windlass.base.checks import Check, CheckStatus
 from windlass.base.tls.fingerprints import parse_fingerprint
 
 
@@ -90,7 +90,7 @@ def test_a_master_that_others_reach_without_tls_warns(
     warnings = open_warnings(config)
     assert len(warnings) == warned
     assert all("without TLS" in warning for warning in warnings)
-    assert (check_listening(config).status is Status.WARNING) == warned
+    assert (check_listening(config).status is CheckStatus.WARNING) == warned
 
 
 def test_doctor_says_how_long_it_is_good(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_doctor_says_how_long_it_is_good(tmp_path: Path) -> None:
         (check,) = check_certificate(config, tmp_path, now + later * DAY)
         return check
 
-    assert look().status is Status.OK
+    assert look().status is CheckStatus.OK
     assert look().found.startswith("good until ")
-    assert look(90).status is Status.WARNING
-    assert look(101).status is Status.FAILED
+    assert look(90).status is CheckStatus.WARNING
+    assert look(101).status is CheckStatus.FAILED
     issued.key.chmod(0o644)
     assert look().advice == f"chmod o-rwx {issued.key}"
     assert list(check_certificate(load(None), tmp_path, now)) == []

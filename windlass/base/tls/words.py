@@ -15,7 +15,7 @@ _EXPIRED, _NOT_YET, _NAMES = 10, 9, (62, 64)
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
 
-class Problem(Enum):
+class TlsProblem(Enum):
     UNKNOWN = "unknown"
     """Signed by nobody that is trusted here."""
     NAME = "name"
@@ -25,8 +25,8 @@ class Problem(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    problem: Problem
+class TlsRefusal:
+    problem: TlsProblem
     sentence: str
     """What is wrong. What to do depends on who is refused."""
     chain: tuple[bytes, ...] = ()
@@ -35,7 +35,7 @@ class Refusal:
 
 def refusal_of(
     error: BaseException, host: str, port: int, *, name: str = "", ask: bool = True
-) -> Refusal | None:
+) -> TlsRefusal | None:
     """None: it is not about TLS. With `ask`, who answers there is asked for names and fingerprint: that blocks."""
     found = _ssl_error(error)
     if found is None:
@@ -43,8 +43,10 @@ def refusal_of(
     at = f"{host}:{port}"
     if not isinstance(found, ssl.SSLCertVerificationError):
         if found.reason in _NO_TLS:
-            return Refusal(problem=Problem.NO_TLS, sentence=f"{at} does not speak TLS")
-        return Refusal(problem=Problem.OTHER, sentence=f"no TLS connection to {at}: {_text(found)}")
+            return TlsRefusal(problem=TlsProblem.NO_TLS, sentence=f"{at} does not speak TLS")
+        return TlsRefusal(
+            problem=TlsProblem.OTHER, sentence=f"no TLS connection to {at}: {_text(found)}"
+        )
     chain = _chain(host, port, name) if ask else ()
     which = f"the certificate at {at}" + (
         f" ({', '.join(labelled([*map(fingerprint_of, chain)]))})" if chain else ""
@@ -53,20 +55,20 @@ def refusal_of(
     if code in (_EXPIRED, _NOT_YET):
         state = "has expired" if code == _EXPIRED else "is not valid yet"
         clock = datetime.now(UTC).isoformat(sep=" ", timespec="minutes")
-        return Refusal(
-            problem=Problem.VALIDITY,
+        return TlsRefusal(
+            problem=TlsProblem.VALIDITY,
             sentence=f"{which} {state} (the clock here says {clock}): renew it on the master, or set the clock",
             chain=chain,
         )
     if code in _NAMES:
         names = ", ".join(names_in(host, port, chain)) if chain else ""
-        return Refusal(
-            problem=Problem.NAME,
+        return TlsRefusal(
+            problem=TlsProblem.NAME,
             sentence=f"{which} is for {names or 'other names'}, not for {name or host}",
             chain=chain,
         )
-    return Refusal(
-        problem=Problem.UNKNOWN,
+    return TlsRefusal(
+        problem=TlsProblem.UNKNOWN,
         sentence=f"{which} is signed by nobody that is trusted here ({found.verify_message})",
         chain=chain,
     )

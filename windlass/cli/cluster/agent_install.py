@@ -23,7 +23,7 @@ from windlass.sdk.client import Client
 
 if TYPE_CHECKING:
     from windlass.install.fleet import Work
-    from windlass.install.hosts import Host
+    from windlass.install.hosts import SshHost
     from windlass.install.ssh import Access
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -34,7 +34,7 @@ TOKEN_LIFE_MOST_S = 366 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
+class TargetMachines:
     """Which ones, and how to get there."""
 
     hosts: Annotated[
@@ -83,7 +83,7 @@ class Machines:
 @with_groups
 def install(
     ctx: typer.Context,
-    machines: Machines,
+    machines: TargetMachines,
     url: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +136,7 @@ def install(
     """
     with _needs_ssh():
         from windlass.install.hosts import read_hosts
-        from windlass.install.steps import Plan
+        from windlass.install.steps import InstallPlan
         from windlass.install.steps import install as install_one
         from windlass.install.wheels import own_wheel, wheels_in
 
@@ -150,7 +150,7 @@ def install(
         }
         words = [word for key, value in options.items() if value for word in (key, value)]
         words += [word for setting in settings or [] for word in ("--set", setting)]
-        plan = Plan(
+        plan = InstallPlan(
             url=ticket["url"],
             token=ticket["token"],
             wheel=own_wheel(),
@@ -165,7 +165,7 @@ def install(
 
 @with_groups
 def uninstall(
-    machines: Machines,
+    machines: TargetMachines,
     grace: Annotated[
         str, typer.Option(help="Let tasks leave for this long: trials make a checkpoint.")
     ] = "5m",
@@ -227,7 +227,7 @@ def _needs_ssh() -> Iterator[None]:
         ) from None
 
 
-def _on_all(machines: Machines, hosts: Sequence[Host], work: Work, as_json: bool) -> None:
+def _on_all(machines: TargetMachines, hosts: Sequence[SshHost], work: Work, as_json: bool) -> None:
     """Shows how far each machine is, and what came of it. Exits with 1 if one failed."""
     from windlass.install.fleet import run_on_all, shown_progress
 
@@ -247,7 +247,7 @@ def _on_all(machines: Machines, hosts: Sequence[Host], work: Work, as_json: bool
         raise typer.Exit(1)
 
 
-def _access(machines: Machines) -> Access:
+def _access(machines: TargetMachines) -> Access:
     from windlass.install.ssh import Access
 
     identity, known_hosts = machines.identity, machines.known_hosts

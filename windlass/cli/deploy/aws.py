@@ -10,7 +10,7 @@ import typer
 
 from windlass.base.json_types import JsonObject
 from windlass.base.option_groups import with_groups
-from windlass.cli.deploy.cloud import Cloud, down, listed
+from windlass.cli.deploy.cloud import CloudCommands, down, listed
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice
@@ -22,8 +22,8 @@ from windlass.deploy.cloud.aws.preflight import aws_problems, checked_types, wit
 from windlass.deploy.cloud.aws.session import region_of
 from windlass.deploy.cloud.cluster import CloudCluster
 from windlass.deploy.cloud.listing import Tagged
-from windlass.deploy.cloud.machines import Machines, end_all
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.machines import ClusterMachines, end_all
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
@@ -47,7 +47,7 @@ DeleteDataOption = Annotated[
 ]
 
 
-class Aws(Cloud[AwsOptions]):
+class Aws(CloudCommands[AwsOptions]):
     name = CLOUD
     bucket_option = "--tf-state-bucket"
     model = AwsOptions
@@ -57,13 +57,13 @@ class Aws(Cloud[AwsOptions]):
         options = super().options({**given, "region": place}, verb)
         return options if verb == "iam-policy" else with_mount_name(checked_types(options))
 
-    def plan_of(self, options: AwsOptions) -> Plan:
+    def plan_of(self, options: AwsOptions) -> DeployPlan:
         return aws_plan(options, declared(CLOUD))
 
     def policy_of(self, options: AwsOptions) -> JsonObject:
         return aws_iam_policy(options, declared(CLOUD))
 
-    def machines_of(self, options: AwsOptions) -> Machines:
+    def machines_of(self, options: AwsOptions) -> ClusterMachines:
         return AwsMachines(options.cluster_id, region=options.region, profile=options.profile)
 
     def records_of(self, options: AwsOptions, bucket: str) -> SharedRecords | None:
@@ -118,7 +118,7 @@ def down_(
     cluster = CloudCluster(folder=folder, say=notice, records=records)
     known = cluster.known()
 
-    def machines() -> Machines:
+    def machines() -> ClusterMachines:
         named = login or str(known.get("profile") or "")
         return AwsMachines(cluster_id, region=str(known["region"]), profile=named)
 

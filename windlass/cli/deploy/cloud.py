@@ -20,11 +20,11 @@ from windlass.cli.deploy.model_options import command_of
 from windlass.cli.output.columns import Column, Table, TableOptions, print_rows
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.deploy.cloud.cluster import CloudCluster
-from windlass.deploy.cloud.listing import Found, Tagged, merged, recorded
-from windlass.deploy.cloud.machines import Machines
+from windlass.deploy.cloud.listing import FoundCluster, Tagged, merged, recorded
+from windlass.deploy.cloud.machines import ClusterMachines
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.parsing import parse, warnings
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.preflight import taken
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import StateFolder, folder_of, folders
@@ -37,7 +37,7 @@ PAUSE_S = 5.0
 """Between looks at a new master."""
 
 
-class Cloud(ABC, Generic[OptionsT]):
+class CloudCommands(ABC, Generic[OptionsT]):
     """The verbs that begin with the options of `up`, and what they ask of one cloud."""
 
     name: ClassVar[str]
@@ -45,13 +45,13 @@ class Cloud(ABC, Generic[OptionsT]):
     model: type[OptionsT]
 
     @abstractmethod
-    def plan_of(self, options: OptionsT) -> Plan: ...
+    def plan_of(self, options: OptionsT) -> DeployPlan: ...
 
     @abstractmethod
     def policy_of(self, options: OptionsT) -> JsonObject: ...
 
     @abstractmethod
-    def machines_of(self, options: OptionsT) -> Machines: ...
+    def machines_of(self, options: OptionsT) -> ClusterMachines: ...
 
     @abstractmethod
     def records_of(self, options: OptionsT, bucket: str) -> SharedRecords | None:
@@ -172,13 +172,17 @@ def _preflight(
         )
 
 
-def _cluster_of(plan: Plan, records: SharedRecords | None) -> CloudCluster:
+def _cluster_of(plan: DeployPlan, records: SharedRecords | None) -> CloudCluster:
     folder = folder_of(plan.cloud, plan.cluster_id, plan.options.local_state_path)
     return CloudCluster(folder=folder, say=notice, records=records, environment=plan.environment)
 
 
 def _tell_up(
-    ctx: typer.Context, plan: Plan, cluster: CloudCluster, outputs: JsonObject, where_secret: str
+    ctx: typer.Context,
+    plan: DeployPlan,
+    cluster: CloudCluster,
+    outputs: JsonObject,
+    where_secret: str,
 ) -> None:
     """Waits for the master first, unless nobody can reach it or nobody wants to wait."""
     options = plan.options
@@ -217,7 +221,7 @@ def _wait_for_master(url: str) -> None:
 
 
 def down(
-    cluster: CloudCluster, machines: Callable[[], Machines], *, delete_data: bool, yes: bool
+    cluster: CloudCluster, machines: Callable[[], ClusterMachines], *, delete_data: bool, yes: bool
 ) -> None:
     name = cluster.folder.cluster_id
     loss = (
@@ -280,12 +284,12 @@ CLUSTERS = Table(
     Column("Region", "region"),
     Column("State", "state"),
     Column("Master", "master"),
-    Column("Machines", "machines"),
+    Column("ClusterMachines", "machines"),
     Column("State is in", "place"),
 )
 
 
-def _from_bucket(records: SharedRecords | None) -> list[Found]:
+def _from_bucket(records: SharedRecords | None) -> list[FoundCluster]:
     if records is None:
         return []
     place = f"bucket {records.bucket.name}"
@@ -319,7 +323,7 @@ def _agreed(folder: StateFolder, changes: Sequence[tuple[str, str]]) -> bool:
     return typer.confirm(f"Change the cluster {folder.cluster_id} so?", err=True)
 
 
-def _down_command(plan: Plan) -> str:
+def _down_command(plan: DeployPlan) -> str:
     place = plan.options.local_state_path
     where = "" if place is None else f" --local-state-path {place}"
     return f"det deploy {plan.cloud} down --cluster-id {plan.cluster_id}{where}"

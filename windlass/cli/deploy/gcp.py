@@ -10,7 +10,7 @@ import typer
 from windlass.base.json_types import JsonObject
 from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.aws import ClusterIdOption, DeleteDataOption, StateOption, YesOption
-from windlass.cli.deploy.cloud import Cloud, down, listed
+from windlass.cli.deploy.cloud import CloudCommands, down, listed
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import TableOptions
 from windlass.cli.output.text import notice
@@ -21,8 +21,8 @@ from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.gcp.plan import CLOUD, gcp_iam_role, gcp_plan
 from windlass.deploy.cloud.gcp.preflight import gcp_problems
 from windlass.deploy.cloud.listing import Tagged
-from windlass.deploy.cloud.machines import Machines
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.machines import ClusterMachines
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.rendering import template_of
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import folder_of
@@ -39,18 +39,18 @@ BucketOption = Annotated[
 ]
 
 
-class Gcp(Cloud[GcpOptions]):
+class Gcp(CloudCommands[GcpOptions]):
     name = CLOUD
     bucket_option = "--tf-state-gcs-bucket-name"
     model = GcpOptions
 
-    def plan_of(self, options: GcpOptions) -> Plan:
+    def plan_of(self, options: GcpOptions) -> DeployPlan:
         return gcp_plan(options, declared(CLOUD))
 
     def policy_of(self, options: GcpOptions) -> JsonObject:
         return gcp_iam_role(options, declared(CLOUD))
 
-    def machines_of(self, options: GcpOptions) -> Machines:
+    def machines_of(self, options: GcpOptions) -> ClusterMachines:
         return GcpMachines(options.cluster_id, project=options.project_id, keypath=options.keypath)
 
     def records_of(self, options: GcpOptions, bucket: str) -> SharedRecords | None:
@@ -104,7 +104,7 @@ def down_(
     cluster = CloudCluster(folder=folder, say=notice, records=records, environment=login)
     known = cluster.known()
 
-    def machines() -> Machines:
+    def machines() -> ClusterMachines:
         return GcpMachines(cluster_id, project=str(known["project_id"]), keypath=keypath)
 
     down(cluster, machines, delete_data=delete_data, yes=yes)

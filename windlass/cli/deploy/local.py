@@ -23,8 +23,8 @@ from windlass.cli.deploy.local_options import (
     DeleteDbOption,
     EnterpriseOption,
     GpuOption,
+    LocalMasterOptions,
     MasterNameOption,
-    MasterOptions,
     PlaceOptions,
     PoolOption,
     PortOption,
@@ -65,7 +65,7 @@ def cluster_up(
     slots: SlotsOption = None,
     gpu: GpuOption = None,
     pool: PoolOption = None,
-    master: MasterOptions,
+    master: LocalMasterOptions,
     begin: BeginOptions,
     place: PlaceOptions,
 ) -> None:
@@ -80,7 +80,7 @@ def cluster_up(
 @app.command("master-up")
 @with_groups
 def master_up(
-    master: MasterOptions,
+    master: LocalMasterOptions,
     begin: BeginOptions,
     place: PlaceOptions,
     master_name: MasterNameOption = None,
@@ -94,11 +94,11 @@ def master_up(
 def _start(
     given: Options, begin: BeginOptions, place: PlaceOptions, *, with_agents: bool = True
 ) -> None:
-    from windlass.deploy.local.cluster import LocalCluster, Start
+    from windlass.deploy.local.cluster import LocalCluster, StartOptions
 
     check_version(begin.det_version)
     warn({"--db-password": begin.db_password, "--enterprise-edition": begin.enterprise_edition})
-    start = Start(
+    start = StartOptions(
         restart=begin.restart,
         delete_db=begin.delete_db,
         initial_user_password=begin.initial_user_password,
@@ -150,13 +150,13 @@ def agent_up(
     enterprise_edition: EnterpriseOption = False,
 ) -> None:
     """Start an agent, for the master of this cluster or one on another machine."""
-    from windlass.deploy.local.cluster import Agent, LocalCluster
+    from windlass.deploy.local.cluster import AgentSpec, LocalCluster
 
     check_version(det_version)
     warn({"--image-repo-prefix": image_repo_prefix, "--enterprise-edition": enterprise_edition})
     cluster, _ = _cluster(place)
     url = _master_of(cluster, master_host, port)
-    agent = Agent(
+    agent = AgentSpec(
         name=_agent_name(agent_name, agent_config_path),
         url=url,
         pool=pool,
@@ -282,7 +282,7 @@ def status(place: PlaceOptions = HERE, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _options(master: MasterOptions, place: PlaceOptions, **agents: Any) -> Options:
+def _options(master: LocalMasterOptions, place: PlaceOptions, **agents: Any) -> Options:
     """Of what was given. Paths are made absolute: services do not share our current folder."""
     from windlass.deploy.local.options import Options
 

@@ -66,7 +66,7 @@ MasterNameOption = Annotated[str | None, typer.Option("--master-name", hidden=Tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MasterOptions:
+class LocalMasterOptions:
     """How the master runs. Each is one of `deploy.local.options.Options`."""
 
     port: PortOption = None

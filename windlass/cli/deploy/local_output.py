@@ -17,7 +17,7 @@ from windlass.deploy.local.published import NO_EFFECT, warnings_for
 
 if TYPE_CHECKING:
     from windlass.deploy.local.cluster import LocalCluster, Say, Started
-    from windlass.deploy.local.services import Service
+    from windlass.deploy.local.services import LocalService
 
 
 def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
@@ -85,7 +85,7 @@ def steps() -> Iterator[Say]:
         yield spinner.update
 
 
-def described(service: Service, log: str) -> dict[str, Any]:
+def described(service: LocalService, log: str) -> dict[str, Any]:
     return {
         "name": service.name,
         "state": service.condition.value,

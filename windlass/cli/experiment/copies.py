@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.checkpoint_states import DownloadMode
+from windlass.base.checkpoint_states import DownloadFrom
 from windlass.cli.output.progress import transfer
 from windlass.cli.output.text import print_fields, state_name
 from windlass.cli.output.times import UtcOption, local_time
@@ -29,12 +29,12 @@ class CopyOptions:
         bool, typer.Option("-q", "--quiet", help="Print only the path of the checkpoint.")
     ] = False
     mode: Annotated[
-        DownloadMode,
+        DownloadFrom,
         typer.Option(
             "--mode",
             help="direct: from the storage; master: through the master; auto: direct, else through the master.",
         ),
-    ] = DownloadMode.AUTO
+    ] = DownloadFrom.AUTO
     trust_host: Annotated[
         list[str] | None,
         typer.Option(

@@ -23,7 +23,7 @@ from windlass.cli.output.columns import (
     Table,
     TableOptions,
 )
-from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.follow import LogView
 from windlass.cli.output.text import (
     notice,
     percent,
@@ -132,7 +132,7 @@ def config(ctx: typer.Context, experiment_id: ExperimentId, as_json: JsonOption 
 
 @app.command()
 @with_groups
-def logs(ctx: typer.Context, experiment_id: ExperimentId, out: LogOptions) -> None:
+def logs(ctx: typer.Context, experiment_id: ExperimentId, out: LogView) -> None:
     """Print the log of the first trial."""
     client = client_for(ctx)
     trials = client.trials(experiment_id, limit=1)

@@ -16,7 +16,7 @@ from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, without
 from windlass.cli.experiment.failures import error_of, print_trial_failure
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, Table, TableOptions
-from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.follow import LogView
 from windlass.cli.output.text import notice, print_fields, print_json, state_name, waiting_text
 from windlass.cli.output.times import local_time
 from windlass.sdk.client import Client
@@ -50,7 +50,7 @@ def describe(
 
 @app.command()
 @with_groups
-def logs(ctx: typer.Context, trial_id: TrialId, out: LogOptions) -> None:
+def logs(ctx: typer.Context, trial_id: TrialId, out: LogView) -> None:
     """Print the log of a trial."""
     out.show(client_for(ctx).logs, trial_id)
 

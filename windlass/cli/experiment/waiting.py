@@ -7,7 +7,7 @@ import typer
 from windlass.cli.experiment.failures import error_of, print_failure, print_trial_failure
 from windlass.cli.output.follow import (
     FIRST_LOOK_S,
-    LogOptions,
+    LogView,
     changes,
     follow,
     status_line,
@@ -36,7 +36,7 @@ def follow_first_trial(client: Client, experiment_id: int) -> None:
         print_failure(client, _experiment(client, experiment_id))
         raise typer.Exit(1)
     notice(f"Printing the log of trial {trial_id}")
-    LogOptions(follow=True).show(client.logs, trial_id)
+    LogView(follow=True).show(client.logs, trial_id)
     # Its log ends a moment earlier than itself.
     trial = follow(lambda: client.trial(trial_id), has_ended, pause_s=FIRST_LOOK_S)
     if error_of(trial):

@@ -20,7 +20,7 @@ UNUSED = "(nobody)"
 """Stands for machines that booted, were idle or were lost."""
 
 
-class By(StrEnum):
+class GroupBy(StrEnum):
     """What costs are summed up by."""
 
     POOL = "pool"
@@ -36,7 +36,7 @@ def costs(
     ctx: typer.Context,
     *,
     by: Annotated[
-        By | None, typer.Option("--by", help="Sum up by this instead of showing the fleet.")
+        GroupBy | None, typer.Option("--by", help="Sum up by this instead of showing the fleet.")
     ] = None,
     month: Annotated[
         str | None,
@@ -49,7 +49,7 @@ def costs(
     if by is None and month is None:
         _print_fleet(client, out)
         return
-    found = client.fleet_costs((by or By.POOL).value, month)
+    found = client.fleet_costs((by or GroupBy.POOL).value, month)
     if out.as_json and not out.columns:
         print_json(found)
         return

@@ -24,7 +24,7 @@ from windlass.cli.output.columns import (
     Table,
     TableOptions,
 )
-from windlass.cli.output.follow import FIRST_LOOK_S, LogOptions, follow, patiently
+from windlass.cli.output.follow import FIRST_LOOK_S, LogView, follow, patiently
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import (
     notice,
@@ -188,7 +188,7 @@ def show_config(ctx: typer.Context, command_id: CommandId, as_json: JsonOption =
 
 @app.command()
 @with_groups
-def logs(ctx: typer.Context, command_id: CommandId, out: LogOptions) -> None:
+def logs(ctx: typer.Context, command_id: CommandId, out: LogView) -> None:
     """Print the log of a command."""
     client = client_for(ctx)
     out.show(client.task_logs, full_id(client, command_id))
@@ -256,7 +256,7 @@ def _watch(client: Client, id_: str) -> bool:
     look = partial(_look, client, id_)
     try:
         follow(look, lambda command: command.get("state") != "STATE_QUEUED", _Reasons(client).tell)
-        LogOptions(follow=True).show(client.task_logs, id_)
+        LogView(follow=True).show(client.task_logs, id_)
         ended = follow(look, lambda c: c.get("state") == "STATE_TERMINATED", pause_s=FIRST_LOOK_S)
     except KeyboardInterrupt:
         notice(

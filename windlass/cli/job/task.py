@@ -10,7 +10,7 @@ from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, Table, TableOptions, decimals
-from windlass.cli.output.follow import LogOptions
+from windlass.cli.output.follow import LogView
 from windlass.cli.output.text import notice
 from windlass.cli.output.times import local_time
 
@@ -59,6 +59,6 @@ def tunnel(
 
 @app.command()
 @with_groups
-def logs(ctx: typer.Context, task_id: TaskId, out: LogOptions) -> None:
+def logs(ctx: typer.Context, task_id: TaskId, out: LogView) -> None:
     """Print the log of a task, such as one that deletes checkpoints."""
     out.show(client_for(ctx).task_logs, task_id)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
-from windlass.cli.output.layout import Layout, print_columns, print_table
+from windlass.cli.output.layout import TableLayout, print_columns, print_table
 from windlass.cli.output.terminal import escaped
 from windlass.cli.output.text import cell, percent, print_json, state_name, waiting_text
 from windlass.cli.output.times import UtcOption, local_time
@@ -117,10 +117,10 @@ class Table:
                     row[at] = short
             print_table(headers, [[escaped(one) for one in row] for row in text], self._layout())
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> TableLayout:
         below = {column.name: column.below for column in self.columns if column.below}
         names = [column.name for column in self.columns]
-        return Layout(
+        return TableLayout(
             below=below,
             named_by=self._named_by if self._named_by in names else names[0],
             give_way=self._give_way,

@@ -105,7 +105,7 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogView:
     """Of commands that print a log; `show` prints it as they say."""
 
     follow: Annotated[

@@ -14,7 +14,7 @@ WORD_LIMIT = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TableLayout:
     """What gives way where there is no room. All by header."""
 
     below: Mapping[str, str]
@@ -23,7 +23,7 @@ class Layout:
     give_way: Sequence[str]
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], layout: Layout) -> None:
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], layout: TableLayout) -> None:
     """A table as wide as the terminal. If that is narrow, empty columns go, long texts follow below, and what may
     give way does; what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console

@@ -12,12 +12,12 @@ from pathlib import Path
 from windlass.base.errors import InvalidState, NotFound, ProviderError
 from windlass.base.json_types import JsonMapping, JsonObject
 from windlass.base.plurals import counted
-from windlass.deploy.cloud.machines import PAUSE_S, Machines, end_all
-from windlass.deploy.cloud.plan import Plan
-from windlass.deploy.cloud.progress import Progress
+from windlass.deploy.cloud.machines import PAUSE_S, ClusterMachines, end_all
+from windlass.deploy.cloud.plan import DeployPlan
+from windlass.deploy.cloud.progress import TerraformProgress
 from windlass.deploy.cloud.state_bucket import SharedRecords
 from windlass.deploy.cloud.state_folder import (
-    Phase,
+    DeployPhase,
     Record,
     StateFolder,
     digest_of,
@@ -59,7 +59,7 @@ class CloudCluster:
     pause_s: float = PAUSE_S
     """Between looks at machines that end."""
 
-    def look(self, plan: Plan) -> list[tuple[str, str]]:
+    def look(self, plan: DeployPlan) -> list[tuple[str, str]]:
         """What `up` would do; nothing is made, and no bucket for the state either."""
         check_terraform()
         with self.folder.locked():
@@ -73,7 +73,7 @@ class CloudCluster:
 
     def up(
         self,
-        plan: Plan,
+        plan: DeployPlan,
         *,
         agree: Agree,
         before: Callable[[], None] | None = None,
@@ -104,10 +104,14 @@ class CloudCluster:
                 file.unlink(missing_ok=True)
             address = str(outputs.get("master_address") or "")
             version = record.secrets_version
-            self._note(replace(record, phase=Phase.UP, written_version=version, address=address))
+            self._note(
+                replace(record, phase=DeployPhase.UP, written_version=version, address=address)
+            )
             return outputs
 
-    def down(self, machines: Machines, *, delete_data: bool, end_others: EndOthers) -> list[str]:
+    def down(
+        self, machines: ClusterMachines, *, delete_data: bool, end_others: EndOthers
+    ) -> list[str]:
         """What is left: addresses of Terraform, or of the data only; and kept machines. Twice or half way: goes on.
 
         Machines carry the name of the cluster, not of its state: while a master of another state runs they may be its,
@@ -120,13 +124,15 @@ class CloudCluster:
             except (ProviderError, KeyboardInterrupt) as error:
                 raise ProviderError(f"{_said(error)}. Run down again to go on") from None
 
-    def _removed(self, machines: Machines, delete_data: bool, end_others: EndOthers) -> list[str]:
+    def _removed(
+        self, machines: ClusterMachines, delete_data: bool, end_others: EndOthers
+    ) -> list[str]:
         record = self._adopted() or Record()
-        delete_data = delete_data or (record.phase is Phase.REMOVING and record.deletes_data)
+        delete_data = delete_data or (record.phase is DeployPhase.REMOVING and record.deletes_data)
         terraform = self._terraform(self.environment)
         terraform.init()
         there = terraform.resources()
-        record = replace(record, phase=Phase.REMOVING, deletes_data=delete_data)
+        record = replace(record, phase=DeployPhase.REMOVING, deletes_data=delete_data)
         self._note(record)
         if _within(there, FIRST):
             self.say("Removing the master")
@@ -147,7 +153,7 @@ class CloudCluster:
             terraform.destroy(present)
         left = terraform.resources()
         if left or not delete_data:
-            self._note(replace(record, phase=Phase.DOWN, deletes_data=False, address=""))
+            self._note(replace(record, phase=DeployPhase.DOWN, deletes_data=False, address=""))
         else:
             if self.records is not None:
                 self.records.remove(self.folder.cluster_id)
@@ -196,7 +202,7 @@ class CloudCluster:
         return record
 
     def _ready(
-        self, plan: Plan, older: Record | None, records: SharedRecords | None
+        self, plan: DeployPlan, older: Record | None, records: SharedRecords | None
     ) -> tuple[Terraform, Path, Record]:
         """Terraform with everything that it reads, where its plan goes, and what is noted once that is agreed to."""
         self._place(records)
@@ -225,7 +231,7 @@ class CloudCluster:
     def _bucket(self) -> str:
         return "" if self.records is None else self.records.bucket.name
 
-    def _next_record(self, plan: Plan, older: Record | None) -> Record:
+    def _next_record(self, plan: DeployPlan, older: Record | None) -> Record:
         """The secret gets a new version if other ones are given, or if not everything got the last one."""
         if older is None:
             return Record(secrets_digests=_digests(plan.given_secrets))
@@ -238,13 +244,13 @@ class CloudCluster:
         torn = older.written_version != older.secrets_version or older.deletes_data
         return replace(
             older,
-            phase=Phase.MAKING,
+            phase=DeployPhase.MAKING,
             secrets_version=older.secrets_version + (1 if other or torn else 0),
             secrets_digests={**digests, **_digests(other)},
             deletes_data=False,
         )
 
-    def _planned(self, terraform: Terraform, file: Path) -> Progress:
+    def _planned(self, terraform: Terraform, file: Path) -> TerraformProgress:
         """What holds data is kept, though making it was interrupted: it is there, and protected."""
         planned = terraform.plan(file)
         kept = _within(planned.tainted, [f"module.{name}" for name in DATA])
@@ -288,7 +294,7 @@ def _digests(given: Mapping[str, str]) -> dict[str, str]:
     return {name: digest_of(text, os.urandom(16)) for name, text in given.items()}
 
 
-def _secrets_of(plan: Plan, older: Record | None) -> str:
+def _secrets_of(plan: DeployPlan, older: Record | None) -> str:
     """A cluster that has started has its first password: another one in its secret would mislead."""
     secrets = dict(plan.secrets)
     started = older is not None and older.written_version > 0

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from windlass.base.json_types import JsonMapping, JsonObject
-from windlass.deploy.cloud.state_folder import Phase, Record
+from windlass.deploy.cloud.state_folder import DeployPhase, Record
 
 _PHASES = {
-    Phase.MAKING: "half made: run up again, or down",
-    Phase.UP: "up",
-    Phase.REMOVING: "half removed: run down again",
-    Phase.DOWN: "down: its data is left",
+    DeployPhase.MAKING: "half made: run up again, or down",
+    DeployPhase.UP: "up",
+    DeployPhase.REMOVING: "half removed: run down again",
+    DeployPhase.DOWN: "down: its data is left",
 }
 _BY_TAG = "found by its tag: its state is elsewhere"
 _BY_TAG_DOWN = "found by its tag, without a master: its state is elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCluster:
     """One cluster, as one place knows it."""
 
     cluster_id: str
@@ -48,8 +48,8 @@ class Tagged:
     machines: int = 0
 
 
-def recorded(cluster_id: str, record: Record, variables: JsonMapping, place: str) -> Found:
-    return Found(
+def recorded(cluster_id: str, record: Record, variables: JsonMapping, place: str) -> FoundCluster:
+    return FoundCluster(
         cluster_id=cluster_id,
         region=str(variables.get("region", "")),
         state=_PHASES[record.phase],
@@ -58,9 +58,9 @@ def recorded(cluster_id: str, record: Record, variables: JsonMapping, place: str
     )
 
 
-def merged(known: Iterable[Found], tagged: Sequence[Tagged] | None) -> list[Found]:
+def merged(known: Iterable[FoundCluster], tagged: Sequence[Tagged] | None) -> list[FoundCluster]:
     """One of each cluster and region. What was noted in `known` first counts; None: the cloud was not asked."""
-    rows: dict[tuple[str, str], Found] = {}
+    rows: dict[tuple[str, str], FoundCluster] = {}
     for found in known:
         rows.setdefault((found.cluster_id, found.region), found)
     if tagged is not None:
@@ -68,7 +68,7 @@ def merged(known: Iterable[Found], tagged: Sequence[Tagged] | None) -> list[Foun
     for each in tagged or ():
         key = (each.cluster_id, each.region)
         by_tag = _BY_TAG if each.master else _BY_TAG_DOWN
-        found = rows.get(key) or Found(
+        found = rows.get(key) or FoundCluster(
             cluster_id=each.cluster_id, region=each.region, state=by_tag, master=each.master
         )
         rows[key] = replace(found, machines=each.machines)

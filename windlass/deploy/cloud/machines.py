@@ -14,7 +14,7 @@ PAUSE_S = 5.0
 PATIENCE_S = 900.0
 
 
-class Machines(Protocol):
+class ClusterMachines(Protocol):
     """The machines of one cluster, by its tag."""
 
     def masters(self) -> Sequence[str]:
@@ -30,7 +30,7 @@ class Machines(Protocol):
         ...
 
 
-def end_all(machines: Machines, say: Say, *, pause_s: float = PAUSE_S) -> None:
+def end_all(machines: ClusterMachines, say: Say, *, pause_s: float = PAUSE_S) -> None:
     """Until none is listed. What cannot be ended is an error: it would go on costing money."""
     until = time.monotonic() + PATIENCE_S
     while left := machines.listed():

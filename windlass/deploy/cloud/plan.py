@@ -10,7 +10,7 @@ from windlass.deploy.cloud.options import CommonOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DeployPlan:
     cloud: str
     """aws or gcp: also the folder of Terraform's modules."""
     options: CommonOptions

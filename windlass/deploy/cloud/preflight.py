@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from windlass.base.plurals import counted
-from windlass.deploy.cloud.machines import Machines
+from windlass.deploy.cloud.machines import ClusterMachines
 from windlass.deploy.cloud.options import CommonOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Purchase:
+class MachinesAtOnce:
     """Machines that the cluster may have at once."""
 
     whose: str
@@ -29,22 +29,22 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class QuotaNeed:
     quota: str
     text: str
     """What needs it."""
     amount: float
 
 
-def purchases(options: CommonOptions, compute: Purchase) -> list[Purchase]:
+def purchases(options: CommonOptions, compute: MachinesAtOnce) -> list[MachinesAtOnce]:
     most = options.max_dynamic_agents
-    aux = Purchase("aux-pool", options.aux_agent_instance_type, most)
-    return [Purchase("the master", options.master_instance_type, 1), aux, compute]
+    aux = MachinesAtOnce("aux-pool", options.aux_agent_instance_type, most)
+    return [MachinesAtOnce("the master", options.master_instance_type, 1), aux, compute]
 
 
-def short_of(needs: Iterable[Need], left: Mapping[str, float]) -> dict[str, str]:
+def short_of(needs: Iterable[QuotaNeed], left: Mapping[str, float]) -> dict[str, str]:
     """By quota: how much there is, and what needs how much. Needs are added up; unknown quotas are left out."""
-    by_quota: dict[str, list[Need]] = defaultdict(list)
+    by_quota: dict[str, list[QuotaNeed]] = defaultdict(list)
     for need in needs:
         by_quota[need.quota].append(need)
     return {
@@ -54,7 +54,9 @@ def short_of(needs: Iterable[Need], left: Mapping[str, float]) -> dict[str, str]
     }
 
 
-def taken(cluster_id: str, machines: Machines, *, where: str, bucket_option: str) -> list[str]:
+def taken(
+    cluster_id: str, machines: ClusterMachines, *, where: str, bucket_option: str
+) -> list[str]:
     """Why a cluster whose state is nowhere here is not a new one. Raises ProviderError where the cloud cannot be asked.
 
     A second state of one name would fail on the names of the first, and its `down` would end the machines of the first.

@@ -63,7 +63,7 @@ _HINTS = (
 
 
 @dataclass(slots=True)
-class Progress:
+class TerraformProgress:
     """Counts as events come in."""
 
     total: int = 0

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from windlass.base.errors import Conflict
 from windlass.base.json_types import JsonMapping, JsonObject
-from windlass.deploy.cloud.state_folder import Phase, Record
+from windlass.deploy.cloud.state_folder import DeployPhase, Record
 
 LABELS = {"managed-by": "determined", "windlass": "terraform-states"}
 """Of a bucket that we made."""
@@ -68,7 +68,9 @@ class SharedRecords:
         try:
             document = json.loads(data)
             record = document["record"]
-            return Record(**{**record, "phase": Phase(record["phase"])}), document["variables"]
+            return Record(**{**record, "phase": DeployPhase(record["phase"])}), document[
+                "variables"
+            ]
         except (ValueError, TypeError, KeyError):
             raise Conflict(
                 f"{self._key(cluster_id)} in bucket {self.bucket.name} is damaged: restore its last version"

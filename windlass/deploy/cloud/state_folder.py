@@ -27,7 +27,7 @@ from windlass.base.json_types import JsonMapping, JsonObject
 from windlass.deploy.cloud.field_types import CLUSTER_ID
 
 
-class Phase(StrEnum):
+class DeployPhase(StrEnum):
     """What was begun last: written before it is."""
 
     MAKING = "making"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    phase: Phase = Phase.MAKING
+    phase: DeployPhase = DeployPhase.MAKING
     secrets_version: int = 1
     written_version: int = 0
     """The version that everything has that needs the secret. Behind `secrets_version`: an `up` failed half way."""
@@ -61,7 +61,7 @@ class StateFolder:
         """None: no such cluster was made from here."""
         try:
             content = json.loads((self.path / "cluster.json").read_bytes())
-            return Record(**{**content, "phase": Phase(content["phase"])})
+            return Record(**{**content, "phase": DeployPhase(content["phase"])})
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError):

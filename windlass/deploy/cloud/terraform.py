@@ -16,7 +16,7 @@ from typing import Any
 
 from windlass.base.errors import InvalidState, ProviderError
 from windlass.base.json_types import JsonObject
-from windlass.deploy.cloud.progress import Progress, failure
+from windlass.deploy.cloud.progress import TerraformProgress, failure
 
 OLDEST = (1, 11)
 _NO_STATE = "No state file was found"
@@ -37,7 +37,7 @@ class Terraform:
         self.say("Fetching Terraform's plug-ins")
         self._events("init", "-reconfigure")
 
-    def plan(self, file: Path, targets: Sequence[str] = ()) -> Progress:
+    def plan(self, file: Path, targets: Sequence[str] = ()) -> TerraformProgress:
         """What `apply_plan` of that file would do."""
         self.say("Comparing with what is there")
         return self._events("plan", f"-out={file}", *_targets(targets))
@@ -75,8 +75,8 @@ class Terraform:
             raise ProviderError(failure([" ".join(done.stderr.split())[-600:]], str(self.folder)))
         return done.stdout.split() if done.returncode == 0 else []
 
-    def _events(self, *words: str, total: int = 0) -> Progress:
-        progress = Progress(total=total)
+    def _events(self, *words: str, total: int = 0) -> TerraformProgress:
+        progress = TerraformProgress(total=total)
         command = [_program(), words[0], "-json", "-input=false", *words[1:]]
         interrupted = False
         # A session of its own: Ctrl-C in a terminal reaches it once, from us.

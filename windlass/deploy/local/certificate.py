@@ -24,7 +24,7 @@ _FILE_OPTION, _NAME_OPTION = "--master-cert", "--master-cert-name"
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class ClusterCertificate:
     """What the master serves. `name`: to be expected in it, where that is not the host of its URL."""
 
     file: Path
@@ -65,7 +65,9 @@ def without_trust(words: list[str]) -> list[str]:
     return kept
 
 
-def store(options: Options, folder: ClusterFolder, pem: str, names: list[str]) -> Certificate:
+def store(
+    options: Options, folder: ClusterFolder, pem: str, names: list[str]
+) -> ClusterCertificate:
     """For this user's clients, ours and the published one, and for agents."""
     write_atomic(folder.certificate, pem.encode(), mode=0o644)
     host = urlsplit(options.url).hostname or ""
@@ -74,14 +76,14 @@ def store(options: Options, folder: ClusterFolder, pem: str, names: list[str]) -
     write_atomic(folder.certificate_name, name.encode())
     for url in names_of_host(options.url):
         CertificateStore.of_user(os.environ).put(url, pem)
-    return Certificate(folder.certificate, name)
+    return ClusterCertificate(folder.certificate, name)
 
 
-def certificate_of(options: Options, folder: ClusterFolder) -> Certificate | None:
+def certificate_of(options: Options, folder: ClusterFolder) -> ClusterCertificate | None:
     """None: plain HTTP, or it was not stored yet."""
     if not options.tls or not folder.certificate.exists():
         return None
-    return Certificate(folder.certificate, folder.certificate_name.read_text())
+    return ClusterCertificate(folder.certificate, folder.certificate_name.read_text())
 
 
 def session_at(

@@ -18,13 +18,13 @@ from windlass.deploy.local.certificate import certificate_of, store, without_tru
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.login import log_in
 from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders, with_tls
-from windlass.deploy.local.options import Options, Remembered
+from windlass.deploy.local.options import ClusterRecord, Options
 from windlass.deploy.local.processes import KILL_TREE, end, supervisors_below
 from windlass.deploy.local.records import ServiceSpec
 from windlass.deploy.local.services import (
     MASTER,
-    Service,
-    Services,
+    LocalService,
+    LocalServices,
     StartFailed,
     clean_environment,
 )
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartOptions:
     """What `cluster-up` and `master-up` are told besides the options that are remembered."""
 
     restart: bool = False
@@ -55,7 +55,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class AgentSpec:
     """What `agent-up` starts."""
 
     name: str
@@ -82,16 +82,16 @@ class LocalCluster:
         return self._folder
 
     @property
-    def remembered(self) -> Remembered:
-        return Remembered.read(self._folder)
+    def remembered(self) -> ClusterRecord:
+        return ClusterRecord.read(self._folder)
 
     @property
-    def services(self) -> Services:
-        return Services(self._folder, self.remembered.older_processes)
+    def services(self) -> LocalServices:
+        return LocalServices(self._folder, self.remembered.older_processes)
 
     # --- up -------------------------------------------------------------------------------------------------------
 
-    def up(self, given: Options, start: Start, *, with_agents: bool = True) -> Started:
+    def up(self, given: Options, start: StartOptions, *, with_agents: bool = True) -> Started:
         """Start it and wait until it answers. On a failure what was started is ended again."""
         with self._folder.locked():
             known, services = self.remembered, self.services
@@ -107,10 +107,12 @@ class LocalCluster:
             services.stop([service.name for service in mine])
             moved = self._set_aside_data() if start.delete_db else None
             self._give_password(start.initial_user_password)
-            Remembered(url=options.url, options=options).write(self._folder)
+            ClusterRecord(url=options.url, options=options).write(self._folder)
             return self._start(options, services, known.url, moved, with_agents=with_agents)
 
-    def _check(self, options: Options, start: Start, running: Collection[Service]) -> None:
+    def _check(
+        self, options: Options, start: StartOptions, running: Collection[LocalService]
+    ) -> None:
         """Everything that can be refused before something is stopped."""
         if start.delete_db and (running or self.services.alive()):
             raise InvalidArgument("--delete-db: the cluster is running, stop it first")
@@ -127,7 +129,7 @@ class LocalCluster:
     def _start(
         self,
         options: Options,
-        services: Services,
+        services: LocalServices,
         old_url: str,
         moved: Path | None,
         *,
@@ -170,10 +172,10 @@ class LocalCluster:
             raise
         return Started(options=options, logged_in=logged_in, slots=slots, set_aside=moved)
 
-    def _agents_of(self, options: Options) -> list[Agent]:
+    def _agents_of(self, options: Options) -> list[AgentSpec]:
         pool = agents_pool(options) if options.agents else None
         return [
-            Agent(
+            AgentSpec(
                 name=f"agent-{number}",
                 url=options.url,
                 pool=pool,
@@ -184,7 +186,7 @@ class LocalCluster:
             for number in range(options.agents)
         ]
 
-    def _others(self, services: Services, agents: Collection[Agent]) -> list[ServiceSpec]:
+    def _others(self, services: LocalServices, agents: Collection[AgentSpec]) -> list[ServiceSpec]:
         """Agents of `agent-up`, as they were; of earlier `cluster-up`s nothing stays."""
         own = {agent.name for agent in agents}
         others = []
@@ -219,7 +221,7 @@ class LocalCluster:
 
     # --- agents ---------------------------------------------------------------------------------------------------
 
-    def agent_up(self, agent: Agent) -> Mapping[str, int]:
+    def agent_up(self, agent: AgentSpec) -> Mapping[str, int]:
         """One more, for the master of this folder or another one. Its slots, if we are logged in there."""
         with self._folder.locked():
             known, services = self.remembered, self.services
@@ -246,7 +248,12 @@ class LocalCluster:
                 raise
 
     def _start_agent(
-        self, agent: Agent, own: Options | None, services: Services, *, by_agent_up: bool = False
+        self,
+        agent: AgentSpec,
+        own: Options | None,
+        services: LocalServices,
+        *,
+        by_agent_up: bool = False,
     ) -> None:
         """`own`: options of the master in this folder, if it is that one's."""
         work_dir = self._folder.agent(agent.name)
@@ -314,7 +321,7 @@ class LocalCluster:
             services.forget(every)
             known = self.remembered
             if known.older_processes:
-                Remembered(url=known.url, options=known.options).write(self._folder)
+                ClusterRecord(url=known.url, options=known.options).write(self._folder)
             return ended, self._set_aside_data() if delete_db else None
 
     def master_down(self, *, delete_db: bool = False) -> tuple[list[str], Path | None]:
@@ -392,7 +399,7 @@ class LocalCluster:
         return done
 
 
-def _already(url: str, running: Sequence[Service], known: int) -> str:
+def _already(url: str, running: Sequence[LocalService], known: int) -> str:
     names = ", ".join(service.name for service in running)
     ways = "`cluster-up --restart` {} (its tasks go on), `cluster-down` ends {}"
     if len(running) < known or any(s.condition != "running" for s in running):
@@ -401,7 +408,7 @@ def _already(url: str, running: Sequence[Service], known: int) -> str:
 
 
 def _agent_words(
-    agent: Agent, work_dir: Path, token: Path | None, own: Options | None
+    agent: AgentSpec, work_dir: Path, token: Path | None, own: Options | None
 ) -> list[str]:
     words = ["agent", "run", "--master", agent.url, "--agent-id", agent.name]
     words += ["--work-dir", str(work_dir)]
@@ -420,7 +427,7 @@ def _agent_words(
     return words
 
 
-def _agent_settings(agent: Agent) -> dict[str, str]:
+def _agent_settings(agent: AgentSpec) -> dict[str, str]:
     settings = {}
     if agent.slots is not None:
         settings["DET_ARTIFICIAL_SLOTS"] = str(agent.slots)

@@ -57,7 +57,7 @@ class Options(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class ClusterRecord:
     """The content of `cluster.json`."""
 
     url: str = ""
@@ -67,7 +67,7 @@ class Remembered:
     """As release 0.1 noted them."""
 
     @classmethod
-    def read(cls, folder: ClusterFolder) -> Remembered:
+    def read(cls, folder: ClusterFolder) -> ClusterRecord:
         try:
             content = dict(json.loads(folder.state_file.read_bytes()))
             options = Options(**content.get("options") or {})
@@ -91,7 +91,7 @@ class Remembered:
         }
         write_atomic(folder.state_file, json.dumps(content, indent=2).encode())
 
-    def at(self, url: str) -> Remembered:
+    def at(self, url: str) -> ClusterRecord:
         return replace(self, url=url)
 
 

@@ -36,7 +36,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class LocalService:
     """A process, and the keeper above it. `keeper` None: of a release that had none."""
 
     name: str
@@ -62,7 +62,7 @@ class Service:
         return [record for record in (self.keeper, self.process) if record is not None]
 
 
-class Services:
+class LocalServices:
     """Of one folder. Whoever changes something holds `ClusterFolder.locked()`."""
 
     def __init__(self, folder: ClusterFolder, older: Sequence[ProcessRecord] = ()) -> None:
@@ -71,19 +71,19 @@ class Services:
         self._dir = folder.services
         self._older = {record.name: record for record in older}
 
-    def all(self) -> list[Service]:
+    def all(self) -> list[LocalService]:
         """The master first."""
         kept = {path.stem for path in self._dir.glob("*.json")}
         return sorted(map(self.of, kept | self._older.keys()), key=_order)
 
-    def alive(self) -> list[Service]:
+    def alive(self) -> list[LocalService]:
         return [service for service in self.all() if service.is_alive]
 
-    def of(self, name: str) -> Service:
+    def of(self, name: str) -> LocalService:
         state = ServiceState.read(self._dir, name)
         if state is not None:
-            return Service(name, state.keeper, state.process, state.restarts, state.ended)
-        return Service(name, None, self._older.get(name))
+            return LocalService(name, state.keeper, state.process, state.restarts, state.ended)
+        return LocalService(name, None, self._older.get(name))
 
     def specs(self) -> list[ServiceSpec]:
         return [ServiceSpec.read(self._dir, path.stem) for path in self._dir.glob("*.json")]
@@ -126,7 +126,7 @@ class Services:
                 (self._dir / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
-def _order(service: Service) -> tuple[bool, str, int]:
+def _order(service: LocalService) -> tuple[bool, str, int]:
     """agent-10 comes after agent-9."""
     stem, number = re.fullmatch(r"(.*?)(\d*)", service.name, re.DOTALL).groups()  # type: ignore[union-attr]
     return service.name != MASTER, stem, int(number or 0)

@@ -14,7 +14,7 @@ from windlass.base.errors import Conflict, InvalidArgument, WindlassError
 from windlass.deploy.local.certificate import ANYBODY, session_at
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.options import Options
-from windlass.deploy.local.services import MASTER, Service, Services, StartFailed
+from windlass.deploy.local.services import MASTER, LocalService, LocalServices, StartFailed
 from windlass.sdk.client import Client
 from windlass.sdk.credentials import DEFAULT_USER, TokenCache
 from windlass.sdk.session import Session
@@ -67,7 +67,9 @@ def log_sizes(folder: ClusterFolder, names: Collection[str]) -> dict[str, int]:
     return {name: _size(folder.log(name)) for name in names}
 
 
-def await_master(url: str, services: Services, folder: ClusterFolder, starts: LogStarts) -> None:
+def await_master(
+    url: str, services: LocalServices, folder: ClusterFolder, starts: LogStarts
+) -> None:
     """Raises StartFailed if it ended or does not answer in time."""
 
     def answers(session: Session) -> bool:
@@ -103,7 +105,7 @@ def await_elsewhere(url: str) -> None:
 def await_agents(
     url: str,
     names: Collection[str],
-    services: Services,
+    services: LocalServices,
     folder: ClusterFolder,
     starts: LogStarts,
     *,
@@ -136,7 +138,7 @@ def await_agents(
     return joined
 
 
-def _require_running(service: Service, folder: ClusterFolder, starts: LogStarts) -> None:
+def _require_running(service: LocalService, folder: ClusterFolder, starts: LogStarts) -> None:
     if not service.is_alive or service.ended:
         who = "The master" if service.name == MASTER else service.name
         log = folder.log(service.name)

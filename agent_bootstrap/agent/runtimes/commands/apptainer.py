@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent_bootstrap.agent.runtimes.commands.tool import Command, Gpus, require_plain, version_of
+from agent_bootstrap.agent.runtimes.commands.tool import Gpus, ToolCall, require_plain, version_of
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.image_reference import ImageReference
 
 
@@ -35,8 +35,8 @@ class Apptainer:
         return True
 
     def make(
-        self, image: ImageReference, target: Path, login: Login | None, scratch: Path
-    ) -> Sequence[Command]:
+        self, image: ImageReference, target: Path, login: RegistryCredentials | None, scratch: Path
+    ) -> Sequence[ToolCall]:
         """Without its own cache: layers beside the image that is made of them would be removed by nobody."""
         verb = "build" if image.is_file else "pull"  # archives are for `build` alone
         words = (self.program, verb, "--disable-cache", str(target), image.url)
@@ -44,7 +44,7 @@ class Apptainer:
         if login is not None:
             environment[self._variable("DOCKER_USERNAME")] = login.username
             environment[self._variable("DOCKER_PASSWORD")] = login.password
-        return (Command(words=words, environment=environment),)
+        return (ToolCall(words=words, environment=environment),)
 
     def run(self, task: ImageTask, image: str, sources: Sequence[str], gpus: Gpus) -> list[str]:
         words = [self.program, "exec", "--containall", "--no-home", "--writable-tmpfs"]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from agent_bootstrap.agent.containers.directory import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache_lock import CacheLock, try_lock
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.image_reference import ImageReference
 
 HASH_CHARS = 16
@@ -44,7 +44,7 @@ class ImageCache:
     limit_bytes: int | None = None
     """None: no bound."""
 
-    def place_of(self, image: ImageReference, login: Login | None) -> Path:
+    def place_of(self, image: ImageReference, login: RegistryCredentials | None) -> Path:
         """Where it is, or will be. Who logs in differently gets another: he may not have been allowed to."""
         told = image.url if login is None else f"{image.url}\0{login.model_dump_json()}"
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", image.name.rpartition("/")[2])[:MAX_NAME_CHARS]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.mounts import user_error
-from agent_bootstrap.agent.runtimes.commands.tool import Command, Gpus, require_plain, version_of
+from agent_bootstrap.agent.runtimes.commands.tool import Gpus, ToolCall, require_plain, version_of
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.mount_list import Mount
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import DEFAULT_REGISTRY, ImageReference
 
@@ -46,8 +46,8 @@ class Enroot:
         return path.is_dir()
 
     def make(
-        self, image: ImageReference, target: Path, login: Login | None, scratch: Path
-    ) -> Sequence[Command]:
+        self, image: ImageReference, target: Path, login: RegistryCredentials | None, scratch: Path
+    ) -> Sequence[ToolCall]:
         paths = {
             "ENROOT_DATA_PATH": str(target.parent),
             "ENROOT_CACHE_PATH": str(scratch / "layers"),
@@ -55,9 +55,9 @@ class Enroot:
             "ENROOT_RUNTIME_PATH": str(scratch / "run"),
         }
 
-        def create(file: str) -> Command:
+        def create(file: str) -> ToolCall:
             words = (self.program, "create", "-n", target.name, file)
-            return Command(words=words, environment=paths)
+            return ToolCall(words=words, environment=paths)
 
         if image.transport == "path":
             return (create(image.path),)
@@ -73,7 +73,7 @@ class Enroot:
             credentials = {scratch / ".credentials": _netrc(image, login)}
         words = (self.program, "import", "-o", file, _uri(image, login))
         return (
-            Command(words=words, environment=paths, files=credentials),
+            ToolCall(words=words, environment=paths, files=credentials),
             create(file),
         )
 
@@ -125,7 +125,7 @@ def _mount(source: str, mount: Mount) -> str:
     return f"{source}:{mount.target}:{MOUNT}" + (",ro" if is_read_only else "")
 
 
-def _uri(image: ImageReference, login: Login | None) -> str:
+def _uri(image: ImageReference, login: RegistryCredentials | None) -> str:
     """docker://[USER@][REGISTRY#]IMAGE[:TAG]"""
     user = f"{login.username}@" if login is not None else ""
     registry = "" if image.registry == DEFAULT_REGISTRY else f"{image.registry}#"
@@ -133,12 +133,12 @@ def _uri(image: ImageReference, login: Login | None) -> str:
     return f"docker://{user}{registry}{image.repository}{tag}"
 
 
-def _netrc(image: ImageReference, login: Login) -> str:
+def _netrc(image: ImageReference, login: RegistryCredentials) -> str:
     machine = HUB_LOGIN if image.registry == DEFAULT_REGISTRY else image.registry.partition(":")[0]
     return " ".join(_words(machine, login)) + "\n"
 
 
-def _words(machine: str, login: Login) -> Iterator[str]:
+def _words(machine: str, login: RegistryCredentials) -> Iterator[str]:
     for key, value in (
         ("machine", machine),
         ("login", login.username),

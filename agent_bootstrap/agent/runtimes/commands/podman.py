@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_bootstrap.agent.containers.mounts import user_error
-from agent_bootstrap.agent.runtimes.commands.tool import Command, Gpus, require_plain, version_of
+from agent_bootstrap.agent.runtimes.commands.tool import Gpus, ToolCall, require_plain, version_of
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import DEFAULT_REGISTRY, ImageReference
 
@@ -59,10 +59,10 @@ class Podman:
         return True
 
     def make(
-        self, image: ImageReference, target: Path, login: Login | None, scratch: Path
-    ) -> Sequence[Command]:
+        self, image: ImageReference, target: Path, login: RegistryCredentials | None, scratch: Path
+    ) -> Sequence[ToolCall]:
         if image.transport == "oci-archive":
-            return (Command(words=("cp", "--", image.path, str(target))),)
+            return (ToolCall(words=("cp", "--", image.path, str(target))),)
         if image.transport != "docker":
             raise user_error(
                 f"image {image.url}: Podman runs images of registries, oci-archive: files and unpacked folders here"
@@ -77,8 +77,8 @@ class Podman:
         pull = (*self._podman(), "pull", "--quiet", *options, name)
         save = ("save", "--quiet", "--format", "oci-archive", "--output", str(target), name)
         return (
-            Command(words=pull, environment=self._variables(), files=files),
-            Command(words=(*self._podman(), *save), environment=self._variables()),
+            ToolCall(words=pull, environment=self._variables(), files=files),
+            ToolCall(words=(*self._podman(), *save), environment=self._variables()),
         )
 
     def run(self, task: ImageTask, image: str, sources: Sequence[str], gpus: Gpus) -> list[str]:
@@ -108,11 +108,11 @@ class Podman:
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         return {**kept, **self._variables(), **task.variables}
 
-    def clear(self, container_id: str) -> Command:
+    def clear(self, container_id: str) -> ToolCall:
         """A container whose `podman run` was killed."""
         words = (*self._podman(), "rm", "--force", "--ignore", "--time=0", _name(container_id))
         pause = self.store / "session/libpod/tmp/pause.pid"
-        return Command(words=words, environment=self._variables(), leaves=pause)
+        return ToolCall(words=words, environment=self._variables(), leaves=pause)
 
     def _podman(self) -> tuple[str, ...]:
         store = (f"--root={self.store}/root", f"--runroot={self.run_root}")
@@ -179,7 +179,7 @@ def _name(container_id: str) -> str:
     return f"windlass-{container_id}"
 
 
-def _logins(image: ImageReference, login: Login) -> str:
+def _logins(image: ImageReference, login: RegistryCredentials) -> str:
     key = HUB_LOGIN if image.registry == DEFAULT_REGISTRY else image.registry
     pair = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     return json.dumps({"auths": {key: {"auth": pair}}})

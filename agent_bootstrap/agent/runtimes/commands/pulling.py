@@ -16,11 +16,11 @@ from pathlib import Path
 from agent_bootstrap.agent.containers.directory import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache import ImageCache, size_of
 from agent_bootstrap.agent.runtimes.commands.cache_lock import FRESHEN_S, CacheLock
-from agent_bootstrap.agent.runtimes.commands.tool import Command, Tool, environment
+from agent_bootstrap.agent.runtimes.commands.tool import Tool, ToolCall, environment
 from agent_bootstrap.agent.runtimes.pulls import pull_refused
-from agent_bootstrap.agent.runtimes.setup import Start, killed_early, unless_killed
+from agent_bootstrap.agent.runtimes.setup import ContainerStart, killed_early, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import Say
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.image_reference import ImageReference
 
 LOOK_AGAIN_S = 0.5
@@ -44,12 +44,12 @@ class Pulling:
     async def image(
         self,
         wanted: ImageReference,
-        login: Login | None,
+        login: RegistryCredentials | None,
         container_id: str,
         *,
         force: bool,
         say: Say,
-        start: Start,
+        start: ContainerStart,
     ) -> Path:
         """Where it is on this machine, for that container until the cache releases it. Raises StartRefused."""
         cache, place = self._cache, self._cache.place_of(wanted, login)
@@ -81,7 +81,7 @@ class Pulling:
     async def _make(
         self,
         wanted: ImageReference,
-        login: Login | None,
+        login: RegistryCredentials | None,
         place: Path,
         say: Say,
         killed: asyncio.Event,
@@ -117,7 +117,7 @@ async def _kept(held: CacheLock) -> AsyncIterator[None]:
         keeping.cancel()
 
 
-async def _call(command: Command, say: Say, killed: asyncio.Event) -> str | None:
+async def _call(command: ToolCall, say: Say, killed: asyncio.Event) -> str | None:
     """Run it with what it says in the task's log. None: it went well; else its last words. Raises StartRefused."""
     for path, content in command.files.items():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, Node
+from agent_bootstrap.agent.containers.environment import DEFAULT_PATH, NodeFacts
 from agent_bootstrap.agent.containers.mounts import run_as, user_error
 from agent_bootstrap.agent.identity import own_identity, shown, task_identity
 from agent_bootstrap.agent.runtimes.accounts import GROUP, PASSWD, write_accounts
@@ -33,11 +33,11 @@ from agent_bootstrap.agent.runtimes.image_task import (
 )
 from agent_bootstrap.agent.runtimes.mount_list import is_in
 from agent_bootstrap.agent.runtimes.pulls import login_for
-from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start
+from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, ContainerStart, LoginOf
 from agent_bootstrap.agent.runtimes.task_lines import Say, lines_of
 from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.privilege_rules import Privileges
-from agent_bootstrap.protocol import ContainerSpec, IsolationKind, Login, SlotKind
+from agent_bootstrap.protocol import ContainerSpec, IsolationKind, RegistryCredentials, SlotKind
 from windlass.base.files import write_atomic
 from windlass.base.image_reference import EXAMPLES, BadImageName, ImageReference, parse_image
 
@@ -73,7 +73,7 @@ class CommandSetup:
         return self._tool.shown
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, start: ContainerStart
     ) -> None:
         say = lines_of(place)
         _require_devices(spec)
@@ -153,7 +153,9 @@ class CommandSetup:
                 f"environment.image: {path} is not readable for {shown(who)}, whom the task runs as"
             )
 
-    async def _login(self, spec: ContainerSpec, wanted: ImageReference, say: Say) -> Login | None:
+    async def _login(
+        self, spec: ContainerSpec, wanted: ImageReference, say: Say
+    ) -> RegistryCredentials | None:
         given = None if wanted.is_file else await self._ground.login_of(spec)
         login = login_for(wanted.registry, given, say)
         if login is None:
@@ -167,7 +169,7 @@ class CommandSetup:
         return login
 
     def _write(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, image: Path, *, made: bool
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, image: Path, *, made: bool
     ) -> None:
         """`made`: the image is in our cache, which other users may not reach."""
         agent = own_identity()
@@ -262,7 +264,7 @@ def _accounts(image: Path) -> dict[str, str]:
     return found
 
 
-def _gpus(spec: ContainerSpec, node: Node) -> Gpus:
+def _gpus(spec: ContainerSpec, node: NodeFacts) -> Gpus:
     mine = task_gpus(spec, node)
     return Gpus(
         nvidia=tuple(gpu.uuid for gpu in mine if gpu.kind is SlotKind.CUDA),

@@ -17,7 +17,7 @@ from typing import Protocol
 from agent_bootstrap.agent.containers.mounts import user_error
 from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_pause, is_shared
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
-from agent_bootstrap.protocol import Login
+from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import ImageReference
 
@@ -43,7 +43,7 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ToolCall:
     """One call of the program. Secrets are in `environment` or in `files`, never in `words`."""
 
     words: tuple[str, ...]
@@ -84,8 +84,8 @@ class Tool(Protocol):
         ...
 
     def make(
-        self, image: ImageReference, target: Path, login: Login | None, scratch: Path
-    ) -> Sequence[Command]:
+        self, image: ImageReference, target: Path, login: RegistryCredentials | None, scratch: Path
+    ) -> Sequence[ToolCall]:
         """The calls, one after another, that make `target`. `scratch`: a private folder. Raises StartRefused."""
         ...
 
@@ -93,7 +93,7 @@ class Tool(Protocol):
         """The command that becomes the task. `sources` are those of its mounts. Raises StartRefused."""
         ...
 
-    def clear(self, container_id: str) -> Command | None:
+    def clear(self, container_id: str) -> ToolCall | None:
         """The call that removes what is left of a container that was killed. None: nothing ever is."""
         ...
 
@@ -127,7 +127,7 @@ def version_of(program: str, words: Sequence[str]) -> tuple[str, str]:
     return path, told.stdout.split()[-1]
 
 
-def run_quietly(command: Command) -> None:
+def run_quietly(command: ToolCall) -> None:
     """What goes wrong is not worth more than a line: it is done again before the directory goes. Blocks."""
     try:
         done = subprocess.run(

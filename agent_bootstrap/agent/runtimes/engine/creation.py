@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.cgroups import MAX_PIDS
 from agent_bootstrap.agent.runtimes.devices import device_groups, task_devices, task_gpus
@@ -56,7 +56,7 @@ def container_name(container_id: str) -> str:
 def creation(
     task: ImageTask,
     engine: Engine,
-    node: Node,
+    node: NodeFacts,
     *,
     image_id: str,
     entrypoint: Sequence[str],
@@ -165,17 +165,17 @@ def task_ports(spec: ContainerSpec) -> list[int]:
     return sorted({*(port.port for port in options.ports), *options.published_ports.values()})
 
 
-def gpu_uuids(spec: ContainerSpec, node: Node) -> list[str]:
+def gpu_uuids(spec: ContainerSpec, node: NodeFacts) -> list[str]:
     return [s.uuid for s in node.slots if s.kind is SlotKind.CUDA and s.id in spec.slot_ids]
 
 
-def gpu_variables(spec: ContainerSpec, node: Node) -> dict[str, str]:
+def gpu_variables(spec: ContainerSpec, node: NodeFacts) -> dict[str, str]:
     """An engine whose default runtime is NVIDIA's shows all GPUs to images that ask for them, unless it is told."""
     has_gpus = any(slot.kind is SlotKind.CUDA for slot in node.slots)
     return {"NVIDIA_VISIBLE_DEVICES": "void"} if has_gpus and not gpu_uuids(spec, node) else {}
 
 
-def gpu_request(spec: ContainerSpec, node: Node, engine: Engine) -> dict[str, Any]:
+def gpu_request(spec: ContainerSpec, node: NodeFacts, engine: Engine) -> dict[str, Any]:
     """The GPUs of its slots, by UUID. image_task.py looks, inside, whether it got those and only those."""
     uuids = gpu_uuids(spec, node)
     if not uuids:
@@ -194,7 +194,7 @@ def gpu_request(spec: ContainerSpec, node: Node, engine: Engine) -> dict[str, An
     return {"DeviceRequests": [request]}
 
 
-def amd_devices(spec: ContainerSpec, node: Node) -> list[str]:
+def amd_devices(spec: ContainerSpec, node: NodeFacts) -> list[str]:
     """ROCm needs no more than the device nodes of its GPUs."""
     return task_devices([gpu for gpu in task_gpus(spec, node) if gpu.kind is SlotKind.ROCM])
 

@@ -18,7 +18,7 @@ FILE = "images.json"
 log = logging.getLogger(__name__)
 
 
-class Entry(Message):
+class ImageUse(Message):
     name: str
     used: float
     """Seconds since 1970."""
@@ -29,7 +29,7 @@ class Entry(Message):
 
 
 class _File(Message):
-    images: dict[str, Entry] = Field(default_factory=dict)
+    images: dict[str, ImageUse] = Field(default_factory=dict)
 
 
 class ImageRecord:
@@ -43,11 +43,11 @@ class ImageRecord:
         self._images = dict(self._read())
 
     def pulled(self, image_id: str, name: str) -> None:
-        self._change(image_id, Entry(name=name, used=time.time(), ours=True))
+        self._change(image_id, ImageUse(name=name, used=time.time(), ours=True))
 
     def used(self, image_id: str, name: str, accounts: Mapping[str, str]) -> None:
         known = self._images.get(image_id)
-        entry = Entry(
+        entry = ImageUse(
             name=name,
             used=time.time(),
             ours=known is not None and known.ours,
@@ -77,7 +77,7 @@ class ImageRecord:
                 total -= sizes[key]
         return leaving
 
-    def _change(self, image_id: str, entry: Entry) -> None:
+    def _change(self, image_id: str, entry: ImageUse) -> None:
         with self._lock:
             self._images[image_id] = entry
             content = _File(images=self._images).model_dump_json().encode()
@@ -86,7 +86,7 @@ class ImageRecord:
         except OSError as error:  # then images stay longer than they should
             log.warning("%s: %s", self._path, error.strerror)
 
-    def _read(self) -> Mapping[str, Entry]:
+    def _read(self) -> Mapping[str, ImageUse]:
         try:
             return _File.model_validate_json(self._path.read_bytes()).images
         except FileNotFoundError:

@@ -28,7 +28,7 @@ from agent_bootstrap.agent.runtimes.pulls import (
 )
 from agent_bootstrap.agent.runtimes.setup import killed_early
 from agent_bootstrap.agent.runtimes.task_lines import Say
-from agent_bootstrap.protocol import ExitFailure, Login
+from agent_bootstrap.protocol import ExitFailure, RegistryCredentials
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class LocalImage:
     """One that is on this machine."""
 
     id: str
@@ -73,7 +73,9 @@ class Images:
                 # Podman does not hear of a tag that is given apart.
                 client.import_image_from_data(layer, repository=name)
 
-    def pull(self, name: str, login: Login | None, say: Say, given_up: threading.Event) -> None:
+    def pull(
+        self, name: str, login: RegistryCredentials | None, say: Say, given_up: threading.Event
+    ) -> None:
         """With its progress as lines of the task. Stops at the next word of the engine once it is `given_up`."""
         reference = image_name(name)
         auth = _usable(login, reference, say)
@@ -93,7 +95,7 @@ class Images:
                 break
         raise pull_refused(reference, problem, with_login=auth is not None)
 
-    def take(self, name: str) -> Image:
+    def take(self, name: str) -> LocalImage:
         """What a task needs to know of it. It counts as used from now on, and makes others leave if there are many."""
         reference = image_name(name)
         with self._engine.client() as client:
@@ -108,7 +110,7 @@ class Images:
                 accounts = _read_accounts(client, image_id)
             self._record.used(image_id, reference, accounts)
         config = found.get("Config") or {}
-        return Image(
+        return LocalImage(
             id=image_id, entrypoint=tuple(config.get("Entrypoint") or ()), accounts=accounts
         )
 
@@ -191,7 +193,7 @@ def _file_in(client: APIClient, container: str, path: str) -> str | None:
     return None
 
 
-def _usable(login: Login | None, reference: str, say: Say) -> dict[str, str] | None:
+def _usable(login: RegistryCredentials | None, reference: str, say: Say) -> dict[str, str] | None:
     """As the engine wants it; None: no login, so that the engine's own configuration counts."""
     registry = registry_of(reference)
     login = login_for(registry, login, say)

@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from agent_bootstrap.agent.containers.directory import ContainerDir
-from agent_bootstrap.agent.containers.environment import Node
+from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.mounts import user_error
 from agent_bootstrap.agent.identity import own_identity, task_identity
 from agent_bootstrap.agent.runtimes.base import StartRefused
@@ -31,9 +31,9 @@ from agent_bootstrap.agent.runtimes.engine.creation import (
     creation,
     own_limits,
 )
-from agent_bootstrap.agent.runtimes.engine.images import Image, Images, explanation
+from agent_bootstrap.agent.runtimes.engine.images import Images, LocalImage, explanation
 from agent_bootstrap.agent.runtimes.image_task import make_pipes, prepare_image_task, start_folder
-from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, LoginOf, Start, unless_killed
+from agent_bootstrap.agent.runtimes.setup import NO_IMAGE, ContainerStart, LoginOf, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import lines_of
 from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.container_options import OsUser
@@ -77,7 +77,7 @@ class EngineSetup:
         return self._engine.shown
 
     async def prepare(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, start: Start
+        self, place: ContainerDir, spec: ContainerSpec, node: NodeFacts, start: ContainerStart
     ) -> None:
         name = spec.options.image
         if not name:
@@ -147,7 +147,12 @@ class EngineSetup:
             given_up.set()
 
     def _create(
-        self, place: ContainerDir, spec: ContainerSpec, node: Node, image: Image, who: OsUser
+        self,
+        place: ContainerDir,
+        spec: ContainerSpec,
+        node: NodeFacts,
+        image: LocalImage,
+        who: OsUser,
     ) -> None:
         task = prepare_image_task(
             place,

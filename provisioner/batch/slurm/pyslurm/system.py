@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.batch.base import ForeignJob, JobReport, JobSpec, NoAnswer, Site
+from provisioner.batch.base import ForeignJob, JobReport, JobSpec, NoAnswer, SiteFacts
 from provisioner.batch.commands import Commands
 from provisioner.batch.slurm.pyslurm.process import NotUsable, PyslurmProcess
 from provisioner.batch.slurm.system import SlurmSystem, by_name
@@ -76,7 +76,7 @@ class PyslurmSystem:
             and (not queue or queue in _text(job, "partition").split(","))
         )
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         return await self._system.site()
 
     async def submit(self, job: JobSpec) -> str:

@@ -26,14 +26,14 @@ _UNCLEAR = ("Unspecified error", "Unable to connect to database", "Zero Bytes we
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RestVersion:
     version: int
     accounting: bool
     """It also serves slurmdbd."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RestAnswer:
     status: int
     document: Json
     """Null where it is no JSON."""
@@ -59,11 +59,11 @@ class RestClient:
         self._base = base
         self._tokens = tokens
         self._user = user
-        self._served: Served | None = None
+        self._served: RestVersion | None = None
         self.release = ""
         """Of Slurm, as slurmrestd is; empty: it has not said."""
 
-    async def served(self) -> Served:
+    async def served(self) -> RestVersion:
         """The highest version that both sides know. Raises NoAnswer."""
         if self._served is None:
             status, text = await self._exchange("GET", "/openapi/v3")
@@ -73,7 +73,7 @@ class RestClient:
             if not known:
                 raise NoAnswer(self._no_version(offered, status, text))
             accounting = _ACCOUNTING.format(known[-1]) in text
-            self._served = Served(known[-1], accounting)
+            self._served = RestVersion(known[-1], accounting)
         return self._served
 
     def forget(self) -> None:
@@ -89,7 +89,7 @@ class RestClient:
         of: str = "slurm",
         pick: Pick | None = None,
         limit_s: float = COMMAND_LIMIT_S,
-    ) -> Answer:
+    ) -> RestAnswer:
         """`path` follows the version. Raises NoAnswer: then nothing is known, and it may have had its effect.
 
         `pick`: what to keep of each job of the answer; called in another thread.
@@ -104,7 +104,7 @@ class RestClient:
         if status == 404 and document is None:
             self.forget()
         self.release = release(document) or self.release
-        answer = Answer(status, document, "; ".join(errors(document)))
+        answer = RestAnswer(status, document, "; ".join(errors(document)))
         if self._is_refused(answer):
             raise self._refused(answer)
         if document is None:
@@ -131,7 +131,7 @@ class RestClient:
             text = f"{self._name} cannot be reached: {why}"
             raise NoAnswer(text, may_run=not isinstance(error, httpx2.ConnectError)) from None
         if answer.status_code == 401:
-            raise self._refused(Answer(401, None, ""))
+            raise self._refused(RestAnswer(401, None, ""))
         text = await asyncio.to_thread(answer.content.decode, "utf-8", "replace")
         return answer.status_code, text
 
@@ -139,13 +139,13 @@ class RestClient:
     def _name(self) -> str:
         return f"slurmrestd at {self._where}"
 
-    def _is_refused(self, answer: Answer) -> bool:
+    def _is_refused(self, answer: RestAnswer) -> bool:
         if answer.status in _REFUSES_TOKEN:
             return True
         said = answer.text
         return answer.status >= 500 and any(word in said for word in (*_AUTH_WORDS, *_UNCLEAR))
 
-    def _refused(self, answer: Answer) -> NoAnswer:
+    def _refused(self, answer: RestAnswer) -> NoAnswer:
         said = answer.text or f"HTTP {answer.status}"
         is_clear = not any(word in said for word in _UNCLEAR)
         if self._tokens is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
 from provisioner.batch.base import ForeignJob, task_id
-from provisioner.batch.slurm.partitions import Node, Partition, is_idle
+from provisioner.batch.slurm.partitions import SlurmNode, SlurmPartition, is_idle
 from provisioner.batch.slurm.text import (
     NOT_SET,
     JobLine,
@@ -119,10 +119,10 @@ def foreign_jobs(document: Json, queue: str) -> Iterator[ForeignJob]:
         )
 
 
-def nodes(document: Json) -> list[Node]:
+def nodes(document: Json) -> list[SlurmNode]:
     """Of `/slurm/.../nodes`."""
     return [
-        Node(
+        SlurmNode(
             name=name,
             partitions=tuple(p for p in _list(record.get("partitions")) if isinstance(p, str)),
             gpus=gpus(_text(record, "gres")),
@@ -135,7 +135,7 @@ def nodes(document: Json) -> list[Node]:
     ]
 
 
-def partitions(document: Json) -> list[Partition]:
+def partitions(document: Json) -> list[SlurmPartition]:
     """Of `/slurm/.../partitions`. Which one is the default is told to v0.0.38; only one: that."""
     found = [_partition(record) for record in _records(document, "partitions")]
     named = [one for one in found if one.name]
@@ -237,11 +237,11 @@ def _id_in_accounting(record: Mapping[str, Json]) -> str:
     return str(number(record.get("job_id")) or "")
 
 
-def _partition(record: Mapping[str, Json]) -> Partition:
+def _partition(record: Mapping[str, Json]) -> SlurmPartition:
     """Flat up to v0.0.38, nested since; without a state in v0.0.39."""
     largest, usual, held = (_object(record, key) for key in ("maximums", "defaults", "nodes"))
     if not largest:
-        return Partition(
+        return SlurmPartition(
             name=_text(record, "name"),
             is_default="DEFAULT" in words(record.get("flags")),
             is_open="UP" in words(record.get("state", "UP")),
@@ -250,7 +250,7 @@ def _partition(record: Mapping[str, Json]) -> Partition:
             max_walltime_s=_minutes(record.get("max_time_limit")),
             default_walltime_s=_minutes(record.get("default_time_limit")),
         )
-    return Partition(
+    return SlurmPartition(
         name=_text(record, "name"),
         is_default="DEFAULT" in words(record.get("flags")),
         is_open="UP" in words(_object(record, "partition").get("state", "UP")),

@@ -10,7 +10,7 @@ import re
 import httpx2
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import Commands, Done
+from provisioner.batch.commands import Commands, FinishedCommand
 
 _NO_ACCOUNTING = "slurm not configured with slurmdbd"
 """Why releases before 23.02 do not start with all their plug-ins."""
@@ -55,7 +55,7 @@ class InetdTransport(httpx2.AsyncBaseTransport):
             )
         return done.out.strip()
 
-    async def _run(self, text: str, limit_s: float) -> Done:
+    async def _run(self, text: str, limit_s: float) -> FinishedCommand:
         return await self._commands.run(
             [self._program, *self._plugins], stdin=text, limit_s=limit_s
         )
@@ -81,7 +81,7 @@ def _written(request: httpx2.Request, body: str) -> str:
     return "\r\n".join([*lines, "", body])
 
 
-def _read(done: Done, program: str) -> httpx2.Response:
+def _read(done: FinishedCommand, program: str) -> httpx2.Response:
     head, _, body = done.out.partition("\r\n\r\n")
     status = re.match(r"HTTP/1\.\d (\d{3})", head)
     if status is None:

@@ -15,12 +15,12 @@ from provisioner.batch.base import (
     JobReport,
     JobSpec,
     NoAnswer,
-    Site,
+    SiteFacts,
 )
 from provisioner.batch.commands import Commands
 from provisioner.batch.slurm.partitions import queues_of
 from provisioner.batch.slurm.rest import documents
-from provisioner.batch.slurm.rest.client import Answer, RestClient
+from provisioner.batch.slurm.rest.client import RestAnswer, RestClient
 from provisioner.batch.slurm.rest.large import Pick
 from provisioner.batch.slurm.rest.submission import body
 from provisioner.batch.slurm.states import has_no_answer, refusal_of, report
@@ -55,7 +55,7 @@ class RestSystem:
     def most_tasks(self) -> int:
         return MOST_TASKS if self._version in (None, *WITH_ARRAYS) else 1
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         """Which accounts may be named is not told: whether the site enforces them is no part of the API."""
         if self._looks % SETTINGS_EVERY == 0:
             self._client.forget()
@@ -65,7 +65,7 @@ class RestSystem:
         found = documents.nodes(nodes)
         queues = queues_of(documents.partitions(partitions), found)
         names = frozenset(node.name for node in found)
-        return Site(version=documents.release(nodes), queues=queues, nodes=names)
+        return SiteFacts(version=documents.release(nodes), queues=queues, nodes=names)
 
     async def submit(self, job: JobSpec) -> str:
         version = (await self._client.served()).version
@@ -116,7 +116,7 @@ class RestSystem:
         self._require_sent(await self._client.call("DELETE", f"job/{job_id}?signal={signal}"))
 
     @staticmethod
-    def _require_sent(answer: Answer) -> None:
+    def _require_sent(answer: RestAnswer) -> None:
         if not answer.text or documents.is_over(answer.document):
             return
         kind = NoAnswer if has_no_answer(answer.text) else BatchSystemError

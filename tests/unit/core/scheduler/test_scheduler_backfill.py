@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.scheduler.fitting import Shape, usable_agents
+from master.core.scheduler.fitting import RequestShape, usable_agents
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from master.core.scheduler.fitting import Shape, usable_agents
 def test_usable_agents(
     slots: int, sizes: list[int], more: dict[str, object], expected: str
 ) -> None:
-    shape = Shape(slots, bool(more.get("single")), frozenset(str(more.get("blocked", ""))))
+    shape = RequestShape(slots, bool(more.get("single")), frozenset(str(more.get("blocked", ""))))
     there = dict(zip("abc", sizes, strict=True))
     usable = usable_agents(shape, there, mixed_sizes=bool(more.get("mixed")))
     assert sorted(usable) == list(expected)

@@ -14,7 +14,7 @@ from master.core.scheduler.fitting import (
     REAL,
     FreeAgent,
     FreeSlots,
-    Shape,
+    RequestShape,
     whole_agents,
 )
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings
@@ -24,8 +24,8 @@ WORST = SchedulerSettings(fitting_policy=FittingPolicy.WORST)
 MIXED = SchedulerSettings(allow_heterogeneous_fits=True)
 
 
-def shape(slots: int, *, single: bool = False, blocked: Iterable[str] = ()) -> Shape:
-    return Shape(slots, single, frozenset(blocked))
+def shape(slots: int, *, single: bool = False, blocked: Iterable[str] = ()) -> RequestShape:
+    return RequestShape(slots, single, frozenset(blocked))
 
 
 def agents(**free_of_size: tuple[int, int]) -> list[FreeAgent]:
@@ -83,7 +83,7 @@ def agents(**free_of_size: tuple[int, int]) -> list[FreeAgent]:
 def test_placement(
     settings: SchedulerSettings,
     pool: list[FreeAgent],
-    wanted: Shape,
+    wanted: RequestShape,
     placement: dict[str, int] | None,
 ) -> None:
     assert FreeSlots(settings, pool).find(wanted) == placement
@@ -120,7 +120,7 @@ def test_the_index_answers_like_a_plain_search_after_any_history(data: st.DataOb
             continue
         wanted = data.draw(st.integers(1, 8))
         blocked = frozenset(data.draw(st.sets(st.sampled_from(sorted(free)), max_size=2)))
-        found = view.find(Shape(wanted, True, blocked))
+        found = view.find(RequestShape(wanted, True, blocked))
         fitting = [n for n in free if free[n] >= wanted and n not in blocked]
         assert (found is None) == (not fitting)
         if found is None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.reasons import ReasonKind
-from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, Shape, shape_of
+from master.core.scheduler.fitting import REAL, FreeAgent, FreeSlots, RequestShape, shape_of
 from master.core.scheduler.release_forecast import LEAVING_S, facts_since
 from master.core.scheduler.reservations import (
     MOST,
@@ -109,8 +109,8 @@ def place(state: PoolState, *wanted: Request) -> Reservation:
     return kept(state, *wanted).by_request[wanted[-1].id]
 
 
-def one(slots: int = 1) -> Shape:
-    return Shape(slots, False, frozenset())
+def one(slots: int = 1) -> RequestShape:
+    return RequestShape(slots, False, frozenset())
 
 
 def spare(found: Reservations) -> dict[str, int]:
@@ -265,7 +265,7 @@ def test_work_must_respect_every_reservation_that_begins_before_it_ends() -> Non
         run: [
             f"n{i}"
             for i in range(3)
-            if found.find(Shape(1, True, frozenset({"n0", "n1", "n2"} - {f"n{i}"})), run)
+            if found.find(RequestShape(1, True, frozenset({"n0", "n1", "n2"} - {f"n{i}"})), run)
         ]
         for run in (100.0, 150.0, 250.0, 350.0)
     }
@@ -371,7 +371,7 @@ def test_nothing_that_is_allowed_delays_a_reservation(drawn: Drawn, data: st.Dat
             holders.append((held.placement, held.at, None if run is None else held.at + run))
     for _ in range(data.draw(st.integers(0, 12))):
         run = data.draw(lengths)
-        placement = found.find(Shape(data.draw(st.integers(1, 8)), False, frozenset()), run)
+        placement = found.find(RequestShape(data.draw(st.integers(1, 8)), False, frozenset()), run)
         if placement is not None:
             found.start(placement, run)
             holders.append((placement, NOW, None if run is None else NOW + run))

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from master.core.scheduler.fitting import REAL, FreeSlots, Shape
+from master.core.scheduler.fitting import REAL, FreeSlots, RequestShape
 from master.core.scheduler.ledger import JobBook
 from master.core.scheduler.types import Job, Placement, Request, Running, SchedulerSettings
 from master.core.scheduler.victims import Preemptibility, VictimSearch, spare_slots
@@ -58,8 +58,8 @@ def search(
     return VictimSearch(future, running, standings, now=NOW, mixed_sizes=mixed_sizes), future
 
 
-def want(slots: int, *, single: bool = False, blocked: str = "") -> Shape:
-    return Shape(slots, single, frozenset(blocked.split()))
+def want(slots: int, *, single: bool = False, blocked: str = "") -> RequestShape:
+    return RequestShape(slots, single, frozenset(blocked.split()))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def want(slots: int, *, single: bool = False, blocked: str = "") -> Shape:
     ],
 )
 def test_choice(
-    running: list[Running], spare: dict[str, int], wanted: Shape, victims: set[str] | None
+    running: list[Running], spare: dict[str, int], wanted: RequestShape, victims: set[str] | None
 ) -> None:
     sizes = {"n": 8, "m": 8}
     filler = [

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.batch.base import BatchSystem
-from provisioner.batch.commands import COMMAND_LIMIT_S, Commands, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, Commands, FinishedCommand
 from provisioner.batch.pbs.system import PbsSystem
 from provisioner.batch.shared_site import SharedSite
 from provisioner.batch.slurm.pyslurm.process import PyslurmProcess
@@ -27,17 +27,19 @@ from windlass.base.errors import BatchSystemError
 
 NAMES = ("wl-1", "wl-2")
 SAID = ("", "error: Unable to contact slurm controller", "qstat: Unknown Job Id 99.s\n", "killed\n")
-Spoil: TypeAlias = Callable[[Done], Done]
+Spoil: TypeAlias = Callable[[FinishedCommand], FinishedCommand]
 
 
 def spoils() -> st.SearchStrategy[Spoil]:
     """What may become of the answer of a command: all of it, its beginning, nothing, or an error."""
     return st.one_of(
         st.just(lambda done: done),
-        st.integers(0, 2000).map(lambda n: lambda done: Done(done.code, done.out[:n], done.err)),
-        st.sampled_from(SAID).map(lambda said: lambda _: Done(0, "", said)),
+        st.integers(0, 2000).map(
+            lambda n: lambda done: FinishedCommand(done.code, done.out[:n], done.err)
+        ),
+        st.sampled_from(SAID).map(lambda said: lambda _: FinishedCommand(0, "", said)),
         st.tuples(st.sampled_from((-9, 1, 2, 8, 35, 153, 255)), st.sampled_from(SAID)).map(
-            lambda it: lambda done: Done(it[0], done.out, it[1])
+            lambda it: lambda done: FinishedCommand(it[0], done.out, it[1])
         ),
     )
 
@@ -51,7 +53,7 @@ class Spoiled:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         done = await self._site.run(words, stdin=stdin, limit_s=limit_s)
         return done if words[0] == "id" else next(self._how)(done)
 
@@ -64,11 +66,11 @@ class FakePbs:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         if words[0] == "id":
-            return Done(0, "alice\n")
+            return FinishedCommand(0, "alice\n")
         if words[0] == "qselect":
-            return Done(0, f"{NAMES.index(words[-1]) + 1}.s\n")
+            return FinishedCommand(0, f"{NAMES.index(words[-1]) + 1}.s\n")
         jobs = {
             f"{number}.s": {"Job_Name": name, "Job_Owner": "alice@h", "job_state": "Q"}
             for number, name in enumerate(NAMES, 1)
@@ -76,12 +78,12 @@ class FakePbs:
         asked = [word for word in words if word.endswith(".s")] or list(jobs)
         if "json" in words:
             shown = asked if "1.s" not in words else asked[: self._shown]
-            return Done(0, json.dumps({"Jobs": {id_: jobs[id_] for id_ in shown}}))
+            return FinishedCommand(0, json.dumps({"Jobs": {id_: jobs[id_] for id_ in shown}}))
         lines = [
             f"Job Id: {id_}\n" + "".join(f"    {key} = {text}\n" for key, text in jobs[id_].items())
             for id_ in asked
         ]
-        return Done(0, "\n".join(lines))
+        return FinishedCommand(0, "\n".join(lines))
 
 
 def fake_slurm() -> FakeSlurm:
@@ -97,9 +99,9 @@ class Named:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         if words[0] == "id":
-            return Done(0, "alice\n")
+            return FinishedCommand(0, "alice\n")
         return await self._site.run(words, stdin=stdin, limit_s=limit_s)
 
 
@@ -115,7 +117,7 @@ def rest(how: Iterator[Spoil]) -> RestSystem:
             return httpx2.Response(200, text='"/slurm/v0.0.40/jobs"')
         last = request.url.path.rpartition("/")[2]
         one = [job for job in jobs if last in ("jobs", str(job["job_id"]))]
-        done = next(how)(Done(0, json.dumps({"jobs": one, "errors": []})))
+        done = next(how)(FinishedCommand(0, json.dumps({"jobs": one, "errors": []})))
         return httpx2.Response(500 if done.code else 200, text=done.out or done.err)
 
     client = RestClient("here", lambda: httpx2.MockTransport(handle))

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import pytest
 
-from provisioner.batch.collector import Collector
-from provisioner.batch.job_files import JobFiles, Leased, Shape
+from provisioner.batch.collector import EndCollector
+from provisioner.batch.job_files import JobFiles, JobShape, Leased
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Job:
     job_name: str = "wl-1"
     pool: str = "gpu"
     agents: tuple[str, ...] = ("wl-1-0",)
-    shape: Shape = Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)  # noqa: RUF009
+    shape: JobShape = JobShape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)  # noqa: RUF009
 
 
 class StaleFiles(JobFiles):
@@ -33,7 +33,7 @@ async def test_a_directory_that_cannot_be_read_ends_only_its_own_collection(
 ) -> None:
     """The file system of a site is away for a moment: the master goes on."""
     told = asyncio.Event()
-    collector = Collector(told.set)
+    collector = EndCollector(told.set)
     running = asyncio.create_task(collector.run())
     await asyncio.sleep(0)
     files = StaleFiles(root=tmp_path, python="python3", agent={})

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import Done, LocalCommands
+from provisioner.batch.commands import FinishedCommand, LocalCommands
 
 
 def test_what_a_command_says_and_ends_with() -> None:
     done = asyncio.run(LocalCommands().run(["sh", "-c", "cat; echo no >&2; exit 7"], stdin="yes"))
-    assert done == Done(7, "yes", "no\n")
+    assert done == FinishedCommand(7, "yes", "no\n")
 
 
 def test_only_known_variables_reach_a_command() -> None:
@@ -36,6 +36,6 @@ def test_a_command_that_is_not_there_says_nothing() -> None:
 
 
 def test_the_last_words_of_a_command() -> None:
-    assert Done(1, "out", "one\ntwo\n\nthree\n").last == "two; three"
-    assert Done(1, " out \n", "").last == "out"
-    assert Done(3).last == "exit code 3"
+    assert FinishedCommand(1, "out", "one\ntwo\n\nthree\n").last == "two; three"
+    assert FinishedCommand(1, " out \n", "").last == "out"
+    assert FinishedCommand(3).last == "exit code 3"

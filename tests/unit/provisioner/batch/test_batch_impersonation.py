@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done, LocalCommands
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand, LocalCommands
 from provisioner.batch.impersonation import Sudo, UserCommands, UserDisk, UserRefused
 from rm_backends.batch.leases import way_out_of
 
@@ -32,10 +32,10 @@ class Heard:
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         self.words += words
         self.stdin += [stdin] if stdin else []
-        return Done(0, f"{self.uid}\n")
+        return FinishedCommand(0, f"{self.uid}\n")
 
 
 def as_alice(folder: Path, sudo: str) -> UserCommands:
@@ -171,7 +171,7 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
 
 
 def test_what_a_command_says_cannot_drive_a_terminal() -> None:
-    assert Done(1, "", "\x1b]0;owned\x07").last.startswith("\\x1b")
+    assert FinishedCommand(1, "", "\x1b]0;owned\x07").last.startswith("\\x1b")
 
 
 @pytest.mark.parametrize("number", [errno.EDQUOT, errno.ENOSPC])

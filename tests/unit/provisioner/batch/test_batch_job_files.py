@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from provisioner.batch.base import EndCause
-from provisioner.batch.job_files import JobFiles, OwnRecord, Shape
+from provisioner.batch.job_files import JobFiles, JobShape, OwnRecord
 from tests.real_cluster import eventually
 
-SHAPE = Shape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
+SHAPE = JobShape(queue="gpu", nodes=1, slots_per_node=2, gpus_per_node=2)
 
 
 @dataclass(frozen=True)
 class Job:
-    shape: Shape
+    shape: JobShape
     tag: str = "wl-1"
     job_name: str = "wl-1"
     pool: str = "p"

@@ -15,7 +15,7 @@ from master.config.batch import SlurmSection
 from master.wiring.batch.pools import files_of
 from master.wiring.batch.site import own_place, relay_keepers
 from provisioner.batch.disks import LocalDisk
-from provisioner.batch.job_files import Shape
+from provisioner.batch.job_files import JobShape
 from windlass.base.errors import InvalidConfig
 
 TLS, PLAIN = "https://login1:8443", "http://login1:8080"
@@ -27,8 +27,8 @@ class Job:
     job_name: str = "wl-1"
     pool: str = "gpu"
     agents: list[str] = field(default_factory=lambda: ["wl-1-0"])
-    shape: Shape = field(
-        default_factory=lambda: Shape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)
+    shape: JobShape = field(
+        default_factory=lambda: JobShape(queue="gpu", nodes=1, slots_per_node=1, gpus_per_node=1)
     )
 
 

@@ -17,7 +17,7 @@ from provisioner.batch.base import (
     JobSpec,
     NoAnswer,
 )
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand
 from provisioner.batch.pbs.system import PbsSystem
 from windlass.base.errors import BatchSystemError
 
@@ -27,22 +27,24 @@ JOB = JobSpec(
 )
 
 
-def recorded(case: str, command: str, number: int = 0) -> Done:
+def recorded(case: str, command: str, number: int = 0) -> FinishedCommand:
     steps: list[dict[str, Any]] = json.loads((FOLDER / f"{case}.json").read_text())["steps"]
     step = [s for s in steps if s.get("command") == command][number]
-    return Done(step["exit_code"], step["stdout"], step["stderr"])
+    return FinishedCommand(step["exit_code"], step["stdout"], step["stderr"])
 
 
 class Answers:
     """Implements `Commands`: answers of a table, and nothing else."""
 
-    def __init__(self, **answers: Done | Callable[[Sequence[str]], Done]) -> None:
-        self._answers = {"id": Done(0, "alice\n"), **answers}
+    def __init__(
+        self, **answers: FinishedCommand | Callable[[Sequence[str]], FinishedCommand]
+    ) -> None:
+        self._answers = {"id": FinishedCommand(0, "alice\n"), **answers}
         self.calls: list[str] = []
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         words = words[2:] if words[0] == "env" else words
         if words[0] != "id":
             self.calls.append(" ".join(words))
@@ -50,8 +52,10 @@ class Answers:
         return answer(words) if callable(answer) else answer
 
 
-def listing(**jobs: dict[str, Any]) -> Done:
-    return Done(0, json.dumps({"Jobs": {f"{id_[1:]}.s": one for id_, one in jobs.items()}}))
+def listing(**jobs: dict[str, Any]) -> FinishedCommand:
+    return FinishedCommand(
+        0, json.dumps({"Jobs": {f"{id_[1:]}.s": one for id_, one in jobs.items()}})
+    )
 
 
 def running(name: str, owner: str = "alice@host") -> dict[str, Any]:
@@ -80,12 +84,12 @@ def test_the_site() -> None:
 
 
 def test_a_submission_says_the_id() -> None:
-    system = PbsSystem(Answers(qsub=Done(0, "0.pbssrv\n")))
+    system = PbsSystem(Answers(qsub=FinishedCommand(0, "0.pbssrv\n")))
     assert asyncio.run(system.submit(JOB)) == "0.pbssrv"
 
 
 def test_a_submission_that_was_not_answered_is_no_refusal() -> None:
-    for done in (recorded("server-down", "qsub -- /bin/true"), Done(0, "")):
+    for done in (recorded("server-down", "qsub -- /bin/true"), FinishedCommand(0, "")):
         with pytest.raises(NoAnswer):
             asyncio.run(PbsSystem(Answers(qsub=done)).submit(JOB))
 
@@ -99,7 +103,7 @@ def test_a_refusal_says_whether_it_passes() -> None:
 
 def test_a_few_known_jobs_are_asked_for_by_id() -> None:
     async def main() -> None:
-        answers = Answers(qsub=Done(0, "5.s\n"), qstat=listing(_5=running("wl-1")))
+        answers = Answers(qsub=FinishedCommand(0, "5.s\n"), qstat=listing(_5=running("wl-1")))
         system = PbsSystem(answers)
         await system.submit(JOB)
         found = await system.poll(["wl-1"])
@@ -132,7 +136,7 @@ def test_a_job_that_ended_unanswered_is_found_by_its_name() -> None:
         ended = running("wl-1") | {"job_state": "F", "substate": 92, "Exit_status": 0}
         answers = Answers(
             qstat=lambda words: listing(_7=ended) if "7.s" in words else listing(),
-            qselect=Done(0, "7.s\n"),
+            qselect=FinishedCommand(0, "7.s\n"),
         )
         found = await PbsSystem(answers).poll(["wl-1"])
         assert (found["wl-1"].job_id, found["wl-1"].cause) == ("7.s", EndCause.OK)
@@ -148,10 +152,10 @@ def test_a_job_of_somebody_else_with_its_name_does_not_hide_one_that_was_not_ans
         ended = running("wl-1") | {"job_state": "F", "substate": 92, "Exit_status": 0}
         both = {"7.s": ended, "8.s": running("wl-1", "mallory@host")}
 
-        def qstat(words: Sequence[str]) -> Done:
+        def qstat(words: Sequence[str]) -> FinishedCommand:
             return listing(**{f"_{id_[0]}": one for id_, one in both.items() if id_ in words})
 
-        answers = Answers(qstat=qstat, qselect=Done(0, "7.s\n8.s\n"))
+        answers = Answers(qstat=qstat, qselect=FinishedCommand(0, "7.s\n8.s\n"))
         found = await PbsSystem(answers).poll(["wl-1"])
         assert found["wl-1"].job_id == "7.s"
 
@@ -162,12 +166,14 @@ def test_without_history_a_job_that_is_not_listed_is_unknown_and_a_running_one_i
     """`qstat -x` says nothing there, not even of what runs."""
 
     async def main() -> None:
-        def qstat(words: Sequence[str]) -> Done:
+        def qstat(words: Sequence[str]) -> FinishedCommand:
             if "-x" in words:
                 return recorded("history-off", "qstat -x -f -F json 360.pbssrv 361.pbssrv")
             return listing(_5=running("wl-1"))
 
-        answers = Answers(qsub=Done(0, "5.s\n"), qstat=qstat, qselect=Done(0, ""))
+        answers = Answers(
+            qsub=FinishedCommand(0, "5.s\n"), qstat=qstat, qselect=FinishedCommand(0, "")
+        )
         system = PbsSystem(answers)
         await system.submit(JOB)
         assert (await system.poll(["wl-1"]))["wl-1"].phase is JobPhase.RUNNING
@@ -191,7 +197,10 @@ def test_a_login_node_that_does_not_know_its_user_ends_nothing() -> None:
     """For it cannot be told whose the jobs are: `id` fails while the site's directory of users is down."""
 
     async def main() -> None:
-        users = [Done(1, "", "id: cannot find name for user ID 1000\n"), Done(0, "alice\n")]
+        users = [
+            FinishedCommand(1, "", "id: cannot find name for user ID 1000\n"),
+            FinishedCommand(0, "alice\n"),
+        ]
         jobs = listing(_5=running("wl-1"))
         system = PbsSystem(Answers(qstat=jobs, id=lambda words: users.pop(0)))
         with pytest.raises(NoAnswer, match="cannot find name for user ID 1000"):
@@ -207,8 +216,8 @@ def test_broken_json_is_read_from_the_text() -> None:
     async def main() -> None:
         text = "Job Id: 5.s\n    Job_Name = wl-1\n    Job_Owner = alice@host\n    job_state = R\n    substate = 42\n"
         answers = Answers(
-            qsub=Done(0, "5.s\n"),
-            qstat=lambda words: Done(
+            qsub=FinishedCommand(0, "5.s\n"),
+            qstat=lambda words: FinishedCommand(
                 0, '{"Jobs": {"5.s": {"X": 005}}}' if "json" in words else text
             ),
         )
@@ -258,7 +267,7 @@ def test_a_job_that_no_node_can_start_is_over_and_taken_from_the_queue() -> None
         "comment": "job held, too many failed attempts to run",
         "Exit_status": -3,
     }
-    answers = Answers(qstat=listing(_5=held), qdel=Done(0))
+    answers = Answers(qstat=listing(_5=held), qdel=FinishedCommand(0))
     job = asyncio.run(PbsSystem(answers).look_up("5.s"))
     assert job is not None
     assert job.cause is EndCause.LAUNCH_FAILED

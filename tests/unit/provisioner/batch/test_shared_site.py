@@ -20,7 +20,7 @@ from provisioner.batch.base import (
     JobReport,
     JobSpec,
     NoAnswer,
-    Site,
+    SiteFacts,
 )
 from provisioner.batch.shared_site import OLDEST_S, SITE_FRESH_S, SharedSite
 from tests.fakes.fleet_world import CLUSTER
@@ -46,9 +46,9 @@ class Counted:
         if self.down:
             raise NoAnswer("squeue: Unable to contact slurm controller")
 
-    async def site(self) -> Site:
+    async def site(self) -> SiteFacts:
         self._count("site")
-        return Site(version=str(self.calls["site"]))
+        return SiteFacts(version=str(self.calls["site"]))
 
     async def submit(self, job: JobSpec) -> str:
         self._count("submit")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand
 from provisioner.batch.slurm.accounts import account_problems, accounts_of
 from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
@@ -40,15 +40,19 @@ class Site(FakeSlurm):
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         self.lines.append(words)
         match list(words):
             case ["scontrol", "show", "config"]:
-                return Done(0, self.settings)
+                return FinishedCommand(0, self.settings)
             case ["id", "-un"]:
-                return Done(0, "alice\n")
+                return FinishedCommand(0, "alice\n")
             case ["sacctmgr", "-nP", "show", "assoc", "user=alice", _]:
-                return Done(1, "", "no slurmdbd") if self.fails else Done(0, self.said)
+                return (
+                    FinishedCommand(1, "", "no slurmdbd")
+                    if self.fails
+                    else FinishedCommand(0, self.said)
+                )
         return await super().run(words, stdin=stdin, limit_s=limit_s)
 
 
@@ -94,14 +98,21 @@ def test_wckeys_are_given_where_the_site_has_them(tracked: str, given: bool) -> 
     assert ("--wckey=vision" in line) is given
 
 
-@pytest.mark.parametrize("ended", [Done(-9), Done(-15, "", "slurmstepd: error: killed"), Done(1)])
-def test_sbatch_that_was_ended_may_have_submitted(ended: Done) -> None:
+@pytest.mark.parametrize(
+    "ended",
+    [
+        FinishedCommand(-9),
+        FinishedCommand(-15, "", "slurmstepd: error: killed"),
+        FinishedCommand(1),
+    ],
+)
+def test_sbatch_that_was_ended_may_have_submitted(ended: FinishedCommand) -> None:
     """By a signal, or without a word: that is no refusal, after which it would be submitted again."""
 
     class Ends(Site):
         async def run(
             self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-        ) -> Done:
+        ) -> FinishedCommand:
             return ended
 
     with pytest.raises(NoAnswer):

@@ -14,11 +14,11 @@ import pytest
 
 from master.checks.site import pyslurm_check
 from provisioner.batch.base import JobPhase, NoAnswer
-from provisioner.batch.commands import Done
+from provisioner.batch.commands import FinishedCommand
 from provisioner.batch.slurm.pyslurm.process import PyslurmProcess
 from provisioner.batch.slurm.pyslurm.system import MOST_ENDS, PyslurmSystem
 from provisioner.batch.slurm.system import SlurmSystem
-from windlass.base.checks import Status
+from windlass.base.checks import CheckStatus
 
 STANDIN = Path(__file__).parents[3] / "fakes" / "pyslurm_standin"
 LINE = "7|RUNNING|100|400|n1|1|None|wl-by-commands\n"
@@ -52,11 +52,13 @@ class Here:
         self.lines: list[Sequence[str]] = []
         self.version = version
 
-    async def run(self, words: Sequence[str], *, stdin: str = "", limit_s: float = 0) -> Done:
+    async def run(
+        self, words: Sequence[str], *, stdin: str = "", limit_s: float = 0
+    ) -> FinishedCommand:
         self.lines.append(words)
         if words[0] == "sinfo":
-            return Done(0, f"{self.version}\n")
-        return Done(0, "alice\n") if words[0] == "id" else Done(0, LINE)
+            return FinishedCommand(0, f"{self.version}\n")
+        return FinishedCommand(0, "alice\n") if words[0] == "id" else FinishedCommand(0, LINE)
 
 
 def environ(how: str = "", *jobs: dict[str, Any], **others: str) -> dict[str, str]:
@@ -182,11 +184,13 @@ def test_a_process_that_ends_or_stands_still_is_replaced_and_given_up_at_last(
 @pytest.mark.parametrize(
     ("release", "status", "found"),
     [
-        ("slurm 25.11.7", Status.OK, "25.11.2 fits the site's Slurm"),
-        ("slurm 24.05.4", Status.WARNING, "install pyslurm==24.5.*"),
+        ("slurm 25.11.7", CheckStatus.OK, "25.11.2 fits the site's Slurm"),
+        ("slurm 24.05.4", CheckStatus.WARNING, "install pyslurm==24.5.*"),
     ],
 )
-def test_doctor_says_whether_it_fits_the_site(release: str, status: Status, found: str) -> None:
+def test_doctor_says_whether_it_fits_the_site(
+    release: str, status: CheckStatus, found: str
+) -> None:
     async def main(system: PyslurmSystem) -> None:
         check = await pyslurm_check(system)
         assert (check.name, check.status) == ("pyslurm", status)

@@ -21,7 +21,7 @@ from provisioner.batch.base import (
     JobSpec,
     NoAnswer,
 )
-from provisioner.batch.commands import Done, LocalCommands
+from provisioner.batch.commands import FinishedCommand, LocalCommands
 from provisioner.batch.slurm.partitions import queues_of
 from provisioner.batch.slurm.rest import documents
 from provisioner.batch.slurm.rest.client import RestClient
@@ -298,7 +298,7 @@ def transport(answer: Callable[[httpx2.Request], httpx2.Response]) -> RestSystem
 
 
 class NoCommands:
-    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> FinishedCommand:
         assert words == ["sinfo", "--version"], "what tells its release, where it is there"
         raise NoAnswer("sinfo cannot be run")
 
@@ -420,12 +420,12 @@ def test_a_server_that_is_not_there_is_no_answer() -> None:
 class Programs:
     """Commands that answer in turn."""
 
-    def __init__(self, *answers: Done) -> None:
+    def __init__(self, *answers: FinishedCommand) -> None:
         self.answers = list(answers)
         self.lines: list[list[str]] = []
         self.given: list[str] = []
 
-    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> FinishedCommand:
         self.lines.append(list(words))
         self.given.append(stdin)
         return self.answers.pop(0)
@@ -435,10 +435,12 @@ def test_one_process_for_each_request() -> None:
     """As 22.05 answers: something follows the body; where there is no slurmdbd it starts without those plug-ins."""
     wrote = "HTTP/1.1 200 OK\r\nContent-Length: 21\r\nContent-Type: application/json\r\n\r\n"
     programs = Programs(
-        Done(1, "", "slurmrestd: fatal: slurm_openapi_p_init: slurm not configured with slurmdbd"),
-        Done(0, "", "slurmrestd: openapi/dbv0.0.38\nslurmrestd: openapi/v0.0.38\n"),
-        Done(0, wrote + '"/slurm/v0.0.38/jobs"Connection: Close\r\n', ""),
-        Done(0, wrote + '{"jobs": []}Connection: Close\r\n', ""),
+        FinishedCommand(
+            1, "", "slurmrestd: fatal: slurm_openapi_p_init: slurm not configured with slurmdbd"
+        ),
+        FinishedCommand(0, "", "slurmrestd: openapi/dbv0.0.38\nslurmrestd: openapi/v0.0.38\n"),
+        FinishedCommand(0, wrote + '"/slurm/v0.0.38/jobs"Connection: Close\r\n', ""),
+        FinishedCommand(0, wrote + '{"jobs": []}Connection: Close\r\n', ""),
     )
     way = InetdTransport(programs, "/usr/sbin/slurmrestd")
     system = RestSystem(RestClient("inetd", lambda: way), programs, "alice")
@@ -486,7 +488,7 @@ def test_slurmrestd_is_found_by_path_and_beside_the_commands_of_slurm(tmp_path: 
 
 
 def test_a_site_without_slurmrestd_says_where_it_was_looked_for() -> None:
-    way = InetdTransport(Programs(Done(1)), "")
+    way = InetdTransport(Programs(FinishedCommand(1)), "")
     with pytest.raises(NoAnswer, match=r"neither in PATH nor .* set path, or api.url to inetd:/"):
         asyncio.run(RestClient("inetd:", lambda: way).served())
 
@@ -494,12 +496,14 @@ def test_a_site_without_slurmrestd_says_where_it_was_looked_for() -> None:
 @pytest.mark.parametrize(
     ("sinfo", "says"),
     [
-        (Done(0, "slurm 25.11.7\n"), True),
-        (Done(0, "slurm-wlm 22.05.9\n"), False),
-        (Done(127, "", "sinfo: not found\n"), False),
+        (FinishedCommand(0, "slurm 25.11.7\n"), True),
+        (FinishedCommand(0, "slurm-wlm 22.05.9\n"), False),
+        (FinishedCommand(127, "", "sinfo: not found\n"), False),
     ],
 )
-def test_a_slurmrestd_of_another_release_than_the_sites_is_said(sinfo: Done, says: bool) -> None:
+def test_a_slurmrestd_of_another_release_than_the_sites_is_said(
+    sinfo: FinishedCommand, says: bool
+) -> None:
     """It serves its API, and cannot speak with the controller."""
     down = next(one for one in recorded("rest-22.05.8") if one.label == "v0.0.38 bad token")
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from provisioner.batch.base import NoAnswer
-from provisioner.batch.commands import Done, LocalCommands
+from provisioner.batch.commands import FinishedCommand, LocalCommands
 from provisioner.batch.slurm.rest import transports as ways
 from provisioner.batch.slurm.rest.tokens import CommandTokens, FileTokens, ends_at
 from provisioner.sections.slurm_api import SlurmApiSection
@@ -61,16 +61,18 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 
 class Mint:
-    def __init__(self, *answers: Done) -> None:
+    def __init__(self, *answers: FinishedCommand) -> None:
         self.answers = list(answers)
 
-    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> FinishedCommand:
         return self.answers.pop(0)
 
 
 def test_a_command_mints_anew_at_half_of_the_time() -> None:
     now = [0.0]
-    mint = Mint(Done(0, f"SLURM_JWT={jwt(100)}\n"), Done(0, f"SLURM_JWT={jwt(200)}\n"))
+    mint = Mint(
+        FinishedCommand(0, f"SLURM_JWT={jwt(100)}\n"), FinishedCommand(0, f"SLURM_JWT={jwt(200)}\n")
+    )
     tokens = CommandTokens(mint, ["scontrol", "token"], now=lambda: now[0])
     assert asyncio.run(tokens.token()) == jwt(100)
     now[0] = 49.0
@@ -80,7 +82,7 @@ def test_a_command_mints_anew_at_half_of_the_time() -> None:
 
 
 def test_a_token_that_was_not_taken_is_not_used_again() -> None:
-    mint = Mint(Done(0, jwt(100)), Done(0, jwt(101)))
+    mint = Mint(FinishedCommand(0, jwt(100)), FinishedCommand(0, jwt(101)))
     tokens = CommandTokens(mint, ["mint"], now=lambda: 0.0)
     assert asyncio.run(tokens.token()) == jwt(100)
     tokens.refused()
@@ -90,13 +92,13 @@ def test_a_token_that_was_not_taken_is_not_used_again() -> None:
 @pytest.mark.parametrize(
     "done",
     [
-        Done(1, "SLURM_JWT=se.cr.et", "Error fetching token"),
-        Done(0, "Error fetching token in se.cr.et"),
-        Done(0, "SLURM_JWT=se.cr.et\x7f"),
-        Done(0, "SLURM_JWT=se.cr.et\u2026"),
+        FinishedCommand(1, "SLURM_JWT=se.cr.et", "Error fetching token"),
+        FinishedCommand(0, "Error fetching token in se.cr.et"),
+        FinishedCommand(0, "SLURM_JWT=se.cr.et\x7f"),
+        FinishedCommand(0, "SLURM_JWT=se.cr.et\u2026"),
     ],
 )
-def test_a_command_that_fails_is_told_without_what_it_printed(done: Done) -> None:
+def test_a_command_that_fails_is_told_without_what_it_printed(done: FinishedCommand) -> None:
     with pytest.raises(NoAnswer, match="token_command printed no token") as failed:
         asyncio.run(CommandTokens(Mint(done), ["mint"]).token())
     assert "se.cr.et" not in failed.value.message
@@ -108,7 +110,7 @@ def test_what_mints_tokens_is_told_to_administrators_and_its_arguments_to_nobody
     """Users read the message as the reason why their work waits."""
     secret, token = "Authorization: Bearer s3cr3t-of-the-site", f"e.{'x' * 20}.sig"
     err = f"connecting\nmint: 403 for {secret}, had {token}\n"
-    tokens = CommandTokens(Mint(*[Done(7, "", err)] * 2), ["/opt/mint", "-H", secret])
+    tokens = CommandTokens(Mint(*[FinishedCommand(7, "", err)] * 2), ["/opt/mint", "-H", secret])
     said = [tokens.way_out]
     for _ in range(2):
         with pytest.raises(NoAnswer) as failed:
@@ -145,9 +147,9 @@ class Minting:
         self.name = name
         self.lines: list[list[str]] = []
 
-    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> Done:
+    async def run(self, words: Any, *, stdin: str = "", limit_s: float = 0) -> FinishedCommand:
         self.lines.append(list(words))
-        return Done(0, f"SLURM_JWT=token.of.{self.name}\n")
+        return FinishedCommand(0, f"SLURM_JWT=token.of.{self.name}\n")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.batch import collector
-from provisioner.batch.base import JobReport, NoAnswer, Queue, Site
-from provisioner.batch.job_files import JobFiles, Shape
+from provisioner.batch.base import JobReport, NoAnswer, Queue, SiteFacts
+from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import Accepted, FoundState
@@ -28,7 +28,7 @@ from tests.fakes.fleet_world import an_intent
 from windlass.base.errors import LeaseLost
 
 QUEUE = Queue(name="gpu", is_default=True, nodes=8, gpus_per_node=4, max_walltime_s=7200.0)
-SITE = Site(queues={"gpu": QUEUE, "cpu": Queue(name="cpu", nodes=2, cpus_per_node=16)})
+SITE = SiteFacts(queues={"gpu": QUEUE, "cpu": Queue(name="cpu", nodes=2, cpus_per_node=16)})
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ async def case(tmp_path: Path) -> AsyncIterator[FakePilotCase]:
         yield one
 
 
-def sold(site: Site | None = SITE, queued: int = 0, **more: object) -> list[tuple[str, int]]:
+def sold(site: SiteFacts | None = SITE, queued: int = 0, **more: object) -> list[tuple[str, int]]:
     return [(o.key.instance_type, o.slots) for o, _ in of(site, queued, **more)]
 
 
-def of(site: Site | None = SITE, queued: int = 0, **more: object) -> list[tuple]:  # type: ignore[type-arg]
+def of(site: SiteFacts | None = SITE, queued: int = 0, **more: object) -> list[tuple]:  # type: ignore[type-arg]
     files = JobFiles(root=Path("/jobs"), python="python3", agent={})
     options = replace(PilotOptions(pool="p", files=files), **more)  # type: ignore[arg-type]
     return list(offers_of("slurm", options, site, queued))
@@ -79,7 +79,7 @@ def test_an_offer_says_what_limits_it() -> None:
 
 
 def test_pilots_that_were_submitted_together_end_apart() -> None:
-    shape = Shape(queue="gpu", nodes=1, slots_per_node=4, gpus_per_node=4, walltime_s=36_000.0)
+    shape = JobShape(queue="gpu", nodes=1, slots_per_node=4, gpus_per_node=4, walltime_s=36_000.0)
     ends = [staggered(shape, f"token-{n}").walltime_s or 0.0 for n in range(50)]
     assert len(set(ends)) > 25
     assert min(ends) >= 36_000 * (1 - STAGGER)

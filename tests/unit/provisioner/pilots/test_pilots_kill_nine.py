@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from provisioner.batch.commands import COMMAND_LIMIT_S, Done
+from provisioner.batch.commands import COMMAND_LIMIT_S, FinishedCommand
 from provisioner.providers.base import Accepted, FoundState, LaunchIntent
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from provisioner.providers.pilots.provider import KEEP_S, PilotProvider
@@ -50,7 +50,7 @@ class DeadlySlurm(FakeSlurm):
 
     async def run(
         self, words: Sequence[str], *, stdin: str = "", limit_s: float = COMMAND_LIMIT_S
-    ) -> Done:
+    ) -> FinishedCommand:
         if words[0] not in ("sbatch", "scancel"):
             return await super().run(words, stdin=stdin, limit_s=limit_s)
         self.steps.begin()

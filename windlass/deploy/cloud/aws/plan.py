@@ -13,7 +13,7 @@ from windlass.deploy.cloud.aws.options import AwsOptions
 from windlass.deploy.cloud.aws.policy import aws_policy
 from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.master_boot import master_boot
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.rendering import (
     CERT,
     KEY,
@@ -33,14 +33,14 @@ CLOUD = "aws"
 CLUSTER_TAG = "det-cluster"
 
 
-def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> Plan:
+def aws_plan(options: AwsOptions, permissions: Iterable[Permission]) -> DeployPlan:
     settings = {
         "DATA_DISK": f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{from_terraform('data_disk')}",
         "SECRET": from_terraform("secret"),
     }
     config = master_yaml(CLOUD, options, _values(options))
     secrets = _secrets(options)
-    return Plan(
+    return DeployPlan(
         cloud=CLOUD,
         options=options,
         variables={

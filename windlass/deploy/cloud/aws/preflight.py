@@ -11,7 +11,7 @@ from windlass.base.instance_types import why_unusable
 from windlass.deploy.cloud.aws.options import AwsOptions
 from windlass.deploy.cloud.aws.session import AwsSession, code_of
 from windlass.deploy.cloud.aws.zones import zone_problems, zones_of
-from windlass.deploy.cloud.preflight import Need, Purchase, purchases, short_of
+from windlass.deploy.cloud.preflight import MachinesAtOnce, QuotaNeed, purchases, short_of
 from windlass.deploy.cloud.tables import loaded
 
 QuotaOf = Callable[[str, bool], tuple[str, str]]
@@ -62,7 +62,7 @@ def _key_pair(aws: AwsSession, options: AwsOptions) -> Iterator[str]:
 
 
 def _quotas(aws: AwsSession, options: AwsOptions, quota_of: QuotaOf) -> Iterator[str]:
-    compute = Purchase(
+    compute = MachinesAtOnce(
         "compute-pool",
         options.compute_agent_instance_type,
         options.max_dynamic_agents,
@@ -76,7 +76,7 @@ def _quotas(aws: AwsSession, options: AwsOptions, quota_of: QuotaOf) -> Iterator
             yield f"{options.region} has no instance type {name}: choose another type or region"
         quotas = {each: quota_of(each.machine_type, each.spot) for each in wanted}
         needs = [
-            Need(
+            QuotaNeed(
                 quotas[each][0],
                 each.text,
                 each.count * cpus[each.machine_type],

@@ -11,7 +11,7 @@ from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.master_boot import master_boot
-from windlass.deploy.cloud.plan import Plan
+from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.rendering import (
     NFS_CLIENT,
     common_secrets,
@@ -27,7 +27,7 @@ CLOUD = "gcp"
 CLUSTER_LABEL = "det-cluster"
 
 
-def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
+def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> DeployPlan:
     settings = {"DATA_DISK": "/dev/disk/by-id/google-data", "SECRET": from_terraform("secret")}
     config = master_yaml(CLOUD, options, _values(options))
     keys = (
@@ -35,7 +35,7 @@ def gcp_plan(options: GcpOptions, permissions: Iterable[Permission]) -> Plan:
         if options.keypath is None
         else {"GOOGLE_APPLICATION_CREDENTIALS": str(options.keypath.absolute())}
     )
-    return Plan(
+    return DeployPlan(
         cloud=CLOUD,
         options=options,
         variables={

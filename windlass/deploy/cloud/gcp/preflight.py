@@ -7,7 +7,7 @@ from typing import Any
 
 from windlass.deploy.cloud.gcp.options import GcpOptions
 from windlass.deploy.cloud.gcp.session import GcpSession
-from windlass.deploy.cloud.preflight import Need, Purchase, purchases, short_of
+from windlass.deploy.cloud.preflight import MachinesAtOnce, QuotaNeed, purchases, short_of
 from windlass.deploy.cloud.tables import loaded
 
 
@@ -30,12 +30,12 @@ def gcp_problems(
         for each in _wanted(options):
             if each.gpus:
                 metric = quota_of(each.machine_type, each.gpu, limits, each.spot)
-                needs.append(Need(metric, each.text, each.count * each.gpus))
+                needs.append(QuotaNeed(metric, each.text, each.count * each.gpus))
             cpus = types.get(
                 project=project, zone=options.effective_zone, machine_type=each.machine_type
             ).guest_cpus
             metric = quota_of(each.machine_type, "", limits, each.spot)
-            needs.append(Need(metric, each.text, each.count * cpus))
+            needs.append(QuotaNeed(metric, each.text, each.count * cpus))
     left = {metric: limit - used[metric] for metric, limit in limits.items()}
     return [
         f"the quota {metric} of {region} has {why}: ask for more at "
@@ -44,8 +44,8 @@ def gcp_problems(
     ]
 
 
-def _wanted(options: GcpOptions) -> Iterator[Purchase]:
-    compute = Purchase(
+def _wanted(options: GcpOptions) -> Iterator[MachinesAtOnce]:
+    compute = MachinesAtOnce(
         "compute-pool",
         options.compute_agent_instance_type,
         options.max_dynamic_agents,

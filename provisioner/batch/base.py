@@ -26,9 +26,6 @@ ARRIVAL_S = SUBMIT_LIMIT_S + PROOF_S
 """The same of a job whose submission may still run."""
 
 
-DOUBT_S = 60.0
-"""A site that ends a job asks it first, and kills it so much later at the most."""
-
 SITE_EVERY_S = 60.0
 """What the site says of itself is asked for so often."""
 
@@ -112,36 +109,6 @@ class EndCause(StrEnum):
     """Its script never ran."""
     UNKNOWN = "unknown"
     """It is over, and nobody says how."""
-
-
-def bad_ends_count_before(cause: EndCause | None, ended_at: float | None) -> float:
-    """Tasks that ended badly from then on may have ended with their job, which signals all of its processes."""
-    if cause in (EndCause.OK, EndCause.FAILED) or ended_at is None:
-        return float(2**32)
-    return ended_at - DOUBT_S
-
-
-def end_words(what: str, cause: EndCause | None, nodes: Sequence[str], code: int | None) -> str:
-    """How a job ended, for people."""
-    where = f" on {', '.join(nodes)}" if nodes else ""
-    match cause:
-        case EndCause.TIMEOUT:
-            return f"{what}{where} reached its time limit"
-        case EndCause.PREEMPTED:
-            return f"{what}{where} was preempted by the site"
-        case EndCause.NODE_FAILED:
-            return f"{what}: a node of{where.removeprefix(' on') or ' its'} failed"
-        case EndCause.OUT_OF_MEMORY:
-            return f"{what}{where} needed more memory than it had"
-        case EndCause.CANCELLED:
-            return f"{what}{where} was cancelled at the site"
-        case EndCause.LAUNCH_FAILED:
-            return f"{what}{where} could not be started by the site"
-        case EndCause.FAILED:
-            return f"{what}{where} failed with exit code {code}"
-        case EndCause.OK:
-            return f"{what}{where} ended by itself"
-    return f"{what}{where} is not known to the site any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

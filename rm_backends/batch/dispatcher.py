@@ -26,7 +26,6 @@ from provisioner.batch.base import (
     NoAnswer,
     Queue,
     SiteFacts,
-    bad_ends_count_before,
     job_prefix,
     look_every_s,
     to_confirm,
@@ -35,6 +34,7 @@ from provisioner.batch.collector import EndCollector
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles, OwnRecord
 from provisioner.batch.stages import JOIN_S
+from provisioner.leases.job_record import bad_ends_count_before, in_doubt, tag_of
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
@@ -119,7 +119,7 @@ class Dispatcher:
 
     async def load(self) -> None:
         """What was submitted before the last crash is found by its name."""
-        self._leases = {lease.tag: life.in_doubt(lease) for lease in await self._store.load()}
+        self._leases = {lease.tag: in_doubt(lease) for lease in await self._store.load()}
         self._saved = dict(self._leases)
         self._publish()
 
@@ -135,11 +135,11 @@ class Dispatcher:
 
     def is_instance(self, agent_id: str) -> bool:
         """Only with the token of its job."""
-        return agent_id.rpartition("-")[0] in self._leases
+        return tag_of(agent_id) in self._leases
 
     def may_be_away(self, agent_id: str) -> bool:
         """Its job is suspended, is over and still to be told of, or nobody can say now whether it runs."""
-        lease = self._leases.get(agent_id.rpartition("-")[0])
+        lease = self._leases.get(tag_of(agent_id))
         if lease is None:
             return False
         unknown = bool(self._silence(lease)) or self._polled_at == float("-inf")
@@ -197,7 +197,7 @@ class Dispatcher:
             if error.message != self._trouble:
                 log.warning("the batch system does not answer: %s", error.message)
             self._trouble = error.message
-            self._leases = {tag: life.in_doubt(lease) for tag, lease in self._leases.items()}
+            self._leases = {tag: in_doubt(lease) for tag, lease in self._leases.items()}
             self._failures += 1
             self._retry_at = self._clock.monotonic() + min(30.0, 2.0**self._failures)
         finally:
@@ -378,7 +378,7 @@ class Dispatcher:
         self._polled_at = self._clock.monotonic()
         for lease in asked:
             if lease.tag not in found:  # its user cannot be asked for
-                self._change(lease.tag, life.in_doubt)
+                self._change(lease.tag, in_doubt)
         for tag, job in found.items():
             await self._take(tag, job)
 
@@ -402,8 +402,8 @@ class Dispatcher:
         lease = self._leases[tag]
         if self._host.connected(lease.agents):
             return
-        record = await self._read(lease, partial(JobFiles.own_record, job=lease), OwnRecord())
-        self._change(tag, partial(life.missed, now=self._now(), record=record))
+        own = await self._read(lease, partial(JobFiles.own_record, job=lease), OwnRecord())
+        self._change(tag, partial(life.missed, now=self._now(), own=own))
 
     async def _settle(self) -> None:
         """What is over is followed by another job, or ends what ran there; it is put away after that was committed."""

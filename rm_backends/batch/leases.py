@@ -8,9 +8,8 @@
                         v
                      SETTLED
 
-INTENT is committed before the site is asked. A submission that was not answered is looked for by its name and made
-again only when the site, twice and `PROOF_S` apart (`ARRIVAL_S` where the command may still run), does not know it. An
-answer that does not come never ends a lease.
+INTENT is committed before the site is asked. What its answers say of the job is in `provisioner.leases.job_record`;
+here is what follows for its request and its agents.
 """
 
 from __future__ import annotations
@@ -22,20 +21,12 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from master.core.reasons import Reason, ReasonKind
-from provisioner.batch.base import (
-    ARRIVAL_S,
-    PROOF_S,
-    SURE_S,
-    EndCause,
-    JobPhase,
-    JobRefused,
-    JobReport,
-    NoAnswer,
-    end_words,
-)
+from provisioner.batch.base import EndCause, JobPhase, JobRefused, JobReport, NoAnswer
 from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.job_files import JobShape, OwnRecord
 from provisioner.batch.stages import begun, pending, utc
+from provisioner.leases import job_record
+from provisioner.leases.job_record import JobEnd, JobRecord, agents_of
 from rm_backends.base import LossKind
 
 Limited: TypeAlias = tuple[str, tuple[str, ...], str]
@@ -44,8 +35,6 @@ FIRST_RETRY_S = 10.0
 LAST_RETRY_S = 600.0
 PREPARE_S = 900.0
 """How long a job may run until all of its agents have joined."""
-NEAR_LIMIT_S = 30.0
-"""A job that was told to end so shortly before its time limit, or later, was for that: clocks differ."""
 SHORT_WAY_OUT = "ask for what nodes have (slots_per_node, gpu_type), or have the site give jobs the GPUs they ask for"
 ASK_AGAIN_S = 20.0
 """How long agents that were dismissed, and jobs that were cancelled, have to end."""
@@ -65,11 +54,9 @@ class LeaseState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """One job. Times are seconds since the epoch."""
+class Lease(JobRecord):
+    """One job, named by its tag. `ends_at` is as the site last said it."""
 
-    tag: str
-    """The name of the job; its agents are called `tag-0`, `tag-1`, ..."""
     pool: str
     allocation_id: str
     shape: JobShape
@@ -77,8 +64,6 @@ class Lease:
     state: LeaseState = LeaseState.INTENT
     called_at: float | None = None
     """When the site was last asked to take it. None: not since it refused, or never."""
-    may_run: bool = False
-    """The command that submits it may still run: it was called, and nobody has seen its end."""
     next_try_at: float = 0.0
     tries: int = 0
     """Refusals of this job, and jobs for the same request that ended before it started."""
@@ -87,32 +72,23 @@ class Lease:
     message: str = ""
     """What went wrong last."""
     kind: ReasonKind = ReasonKind.QUEUED
-    never_since: float | None = None
-    """Since when the site says, each time, that it will never do it."""
-    is_hopeless: bool = False
-    """That is sure."""
     way_out: str = ""
     """Of one that the site took, and will never start."""
-    job_id: str | None = None
     phase: JobPhase = JobPhase.QUEUED
     site_state: str = ""
     site_reason: str = ""
     words: str = ""
     starts_at: float | None = None
-    ends_at: float | None = None
     running_since: float | None = None
     """When it was first seen running."""
     node_names: tuple[str, ...] = ()
     account: str = ""
     """Which pays, where the site says that."""
-    absent_since: float | None = None
-    """Since when the site, asked, does not know it."""
     granted: bool = False
     followed: bool = False
     """There is another one for its request, committed together with this."""
     end_why: str = ""
     asked_to_end_at: float | None = None
-    cause: EndCause | None = None
     exit_code: int | None = None
     ended_at: float | None = None
 
@@ -122,7 +98,7 @@ class Lease:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        return tuple(f"{self.tag}-{number}" for number in range(self.shape.nodes))
+        return agents_of(self.tag, self.shape.nodes)
 
     @property
     def misplaced(self) -> bool:
@@ -189,16 +165,16 @@ def serves(lease: Lease) -> bool:
 
 def called(lease: Lease, now: float) -> Lease:
     """To be committed before the call."""
-    return replace(lease, called_at=now, may_run=True, absent_since=None)
+    return replace(job_record.called(lease), called_at=now)
 
 
 def submitted(lease: Lease, job_id: str) -> Lease:
     state = LeaseState.QUEUED if lease.state is LeaseState.INTENT else lease.state
-    return replace(lease, state=state, job_id=job_id, message="", absent_since=None)
+    return replace(job_record.submitted(lease, job_id), state=state, message="")
 
 
 def refused(lease: Lease, why: JobRefused, now: float) -> Lease:
-    lease = _never(lease, now, why.final)
+    lease = job_record.told_never(lease, now, why.final)
     soon = why.final and not lease.is_hopeless
     return replace(
         lease,
@@ -210,26 +186,13 @@ def refused(lease: Lease, why: JobRefused, now: float) -> Lease:
     )
 
 
-def _never(lease: Lease, now: float, is_final: bool) -> Lease:
-    """The site has said whether that can change."""
-    since = (lease.never_since or now) if is_final else None
-    sure = since is not None and now - since >= SURE_S
-    return replace(lease, never_since=since, is_hopeless=sure)
-
-
 def not_called(lease: Lease) -> Lease:
     """The site was not asked after all."""
     return replace(lease, called_at=None)
 
 
 def unanswered(lease: Lease, why: NoAnswer) -> Lease:
-    lease = in_doubt(lease)
-    return replace(lease, message=why.message, may_run=lease.may_run and why.may_run)
-
-
-def in_doubt(lease: Lease) -> Lease:
-    """The site was not heard for a while, and may just have started: what it will never do, it has to say anew."""
-    return replace(lease, never_since=None, is_hopeless=False)
+    return replace(job_record.unanswered(lease, why), message=why.message)
 
 
 def pause_s(tries: int) -> float:
@@ -241,10 +204,9 @@ def seen(lease: Lease, job: JobReport, now: float, said: str = "") -> Lease:
     if lease.granted and lease.is_live and job.phase is JobPhase.QUEUED:
         # The site would run it again, from its start and after a pause: what ran there goes on in another one.
         return unwanted(lease, f"job {job.job_id} was put back into the queue by the site")
-    lease = replace(submitted(lease, job.job_id), message=said)
+    lease = replace(job_record.listed(submitted(lease, job.job_id), job, now), message=said)
     running = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED)
     waits = job.phase is JobPhase.QUEUED
-    lease = _never(lease, now, bool(job.never))
     lease = replace(
         lease,
         way_out=job.never,
@@ -260,47 +222,28 @@ def seen(lease: Lease, job: JobReport, now: float, said: str = "") -> Lease:
         account=job.account or lease.account,
         running_since=lease.running_since or (now if running else None),
     )
-    return over(lease, job, now) if job.phase is JobPhase.ENDED else lease
+    return over(lease, job_record.end_of(job, now)) if job.phase is JobPhase.ENDED else lease
 
 
-def over(lease: Lease, job: JobReport | None, now: float) -> Lease:
-    """The site says that it is over, or surely does not know it."""
+def over(lease: Lease, end: JobEnd) -> Lease:
     return replace(
         lease,
         state=LeaseState.OVER,
         phase=JobPhase.ENDED,
-        cause=EndCause.UNKNOWN if job is None else job.cause or EndCause.UNKNOWN,
-        exit_code=None if job is None else job.exit_code,
-        ended_at=now if job is None else min(now, job.ends_at or now),
+        cause=end.cause,
+        exit_code=end.exit_code,
+        ended_at=end.at,
     )
 
 
-def missed(lease: Lease, now: float, record: OwnRecord) -> Lease:
+def missed(lease: Lease, now: float, own: OwnRecord) -> Lease:
     """The site answered, and does not know it: it is over, was never taken, or is not there yet."""
-    lease = lease if lease.absent_since is not None else replace(lease, absent_since=now)
-    told_at = None if lease.job_id is None else record.told_to_end_at
-    if told_at is None and not is_surely_absent(lease, now):
-        return lease
+    lease = job_record.missed(lease, now)
     if lease.job_id is None:
-        return never_taken(lease)
-    ended_at = now if told_at is None else min(now, told_at)
-    return replace(over(lease, None, now), cause=own_cause(lease, record), ended_at=ended_at)
-
-
-def own_cause(lease: Lease, record: OwnRecord) -> EndCause:
-    """Why it ended, where its site cannot say: PBS without history forgets a job at its end."""
-    if record.told_to_end_at is not None:
-        limit = lease.ends_at
-        at_limit = limit is not None and record.told_to_end_at >= limit - NEAR_LIMIT_S
-        return EndCause.TIMEOUT if at_limit else EndCause.CANCELLED
-    # A job that PBS cannot start is held, and stays known: only somebody's qdel takes it out of the queue.
-    deleted = lease.shape.system == "pbs" and lease.phase is JobPhase.QUEUED and not record.begun
-    return EndCause.CANCELLED if deleted else EndCause.UNKNOWN
-
-
-def is_surely_absent(lease: Lease, now: float) -> bool:
-    proof_s = ARRIVAL_S if lease.job_id is None and lease.may_run else PROOF_S
-    return lease.absent_since is not None and now - lease.absent_since >= proof_s
+        return never_taken(lease) if job_record.is_surely_absent(lease, now) else lease
+    waited = lease.phase is JobPhase.QUEUED
+    end = job_record.end_of_missed(lease, now, own, system=lease.shape.system, waited=waited)
+    return lease if end is None else over(lease, end)
 
 
 def never_taken(lease: Lease) -> Lease:
@@ -380,7 +323,7 @@ def end_text(lease: Lease) -> str:
     if lease.misplaced:
         wrong = ", ".join(sorted(set(lease.shape.avoid) & set(lease.node_names)))
         return f"the site gave {what} {wrong}, which the log policies of its work exclude"
-    return end_words(what, lease.cause, lease.node_names, lease.exit_code)
+    return job_record.end_words(what, lease.cause, lease.node_names, lease.exit_code)
 
 
 def shown(lease: Lease) -> str:

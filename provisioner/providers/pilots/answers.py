@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from provisioner.batch.base import SURE_S, JobPhase, JobRefused, JobReport
+from provisioner.batch.base import JobPhase, JobRefused, JobReport
 from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.stages import pending
 from provisioner.capacity.refusals import BlockKind
+from provisioner.leases.job_record import listed
 from provisioner.providers.base import Accepted, FoundGroup, FoundInstance, FoundState
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import Pilot
 from provisioner.providers.pilots.times import MARGIN_S
 from provisioner.types import Scope
 
+DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
+"""It has nodes."""
 ASK_AGAIN_S = 60.0
 """Lists tell what comes; only what came to nothing is heard of by asking."""
 FIX_S = 600.0
@@ -33,7 +37,7 @@ def accepted(pilot: Pilot, job: JobReport | None, system: str) -> Accepted:
     return Accepted(
         handle=pilot.tag,
         look_again_s=ASK_AGAIN_S,
-        reason=_waits(pilot, job, DIALECTS[system].name),
+        reason=_waits(pilot, job, system),
         starts_at=None if job is None else job.starts_at,
     )
 
@@ -115,21 +119,18 @@ def _scope(pilot: Pilot, said: str) -> Scope:
     return Scope.of(key) if "--time" in said else Scope(provider=key.provider, region=key.region)
 
 
-def verdict(
-    pilot: Pilot, job: JobReport, now: float, heard_since: float, system: str
-) -> Mapping[str, object]:
-    """What is to be noted of one that the site will never start, as it says, and of all others.
+def seen(pilot: Pilot, job: JobReport, now: float, system: str) -> Pilot:
+    """The site lists it, and it is not over.
 
-    What it said before `heard_since`, when it began to answer, does not count. Once that is sure nobody waits for it
-    any more: it is cancelled as others are.
+    Once it is sure that it will never start nobody waits for it any more: it is cancelled as others are.
     """
-    if not job.never:
-        return {"never_since": None}
-    since = max(pilot.never_since or now, heard_since)
-    if now - since < SURE_S:
-        return {"never_since": since}
-    why = _waits(pilot, job, DIALECTS[system].name)
-    return {"never_since": since, "cancelled": True, "refused": why}
+    pilot = listed(pilot, job, now)
+    if pilot.is_hopeless:
+        pilot = replace(pilot, cancelled=True, refused=_waits(pilot, job, system))
+    if job.phase not in DELIVERED:
+        return pilot
+    ends_at = job.ends_at if pilot.ends_at is None else pilot.ends_at
+    return replace(pilot, ran=True, ends_at=ends_at)
 
 
 def time_is_over(pilot: Pilot, job: JobReport, now: float) -> bool:
@@ -158,7 +159,7 @@ def unwanted(
 
 
 def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:
-    what = f"{system} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
+    what = f"{DIALECTS[system].name} job {pilot.job_id or (job.job_id if job else pilot.tag)}"
     if job is None:
         return f"{what} is being submitted"
     if job.phase is JobPhase.STARTING:

@@ -5,15 +5,17 @@ A job carries its name alone; everything else that must be known of it after a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from provisioner.batch.base import EndCause, task_name
+from provisioner.batch.base import task_name
 from provisioner.batch.disks import Disk
 from provisioner.batch.job_files import JobFiles, JobShape
+from provisioner.leases.job_record import JobRecord, agents_of, in_doubt
 from provisioner.providers.base import LaunchIntent
 from provisioner.providers.pilots.offers import staggered
 from windlass.base.files import write_atomic
@@ -22,30 +24,23 @@ SHAPES = TypeAdapter(JobShape)
 """As they are in requests: plain JSON."""
 
 
-class Pilot(BaseModel):
-    """One job of one launch. Times are seconds since the epoch."""
-
-    model_config = ConfigDict(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot(JobRecord):
+    """One job of one launch, which its tag is made of. `ends_at` is as the site first said it."""
 
     format: int = 1
-    tag: str
-    """Of its launch; what its machines are called after."""
+    may_run: bool = True
+    """A record is written before the call."""
     intent: LaunchIntent
     written_at: float
     array: str = ""
     """The name of the array that it was submitted with. Empty: it is a job by itself."""
     number: int = 0
     """There."""
-    job_id: str | None = None
-    """None: the site was perhaps asked, and has not said that it took it."""
     ran: bool = False
     """It had nodes: its machines existed."""
-    ends_at: float | None = None
-    """When its time limit ends it, as the site first said."""
     cancelled: bool = False
     """By us: nobody waits for it."""
-    never_since: float | None = None
-    """Since when the site says that it will never start it."""
     refused: str = ""
     """Why the site, which took it, will never start it."""
     over_at: float | None = None
@@ -58,7 +53,6 @@ class Pilot(BaseModel):
     """Bad ends of tasks from then on may be those of the job."""
     ended_at: float | None = None
     """Since when it is over, and nothing more is to be told."""
-    cause: EndCause | None = None
     how: str = ""
     """How it ended, for people."""
 
@@ -89,7 +83,7 @@ class Pilot(BaseModel):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        return tuple(f"{self.tag}-{number}" for number in range(self.intent.count))
+        return agents_of(self.tag, self.intent.count)
 
     def files_on(self, disk: Disk) -> JobFiles:
         """Where they were when it was decided."""
@@ -101,6 +95,9 @@ class Pilot(BaseModel):
             prologue=tuple(request.get("prologue", ())),
             disk=disk,
         )
+
+
+_PILOT = TypeAdapter(Pilot)
 
 
 class PilotBook:
@@ -117,19 +114,20 @@ class PilotBook:
     def get(self, tag: str) -> Pilot | None:
         return self._pilots.get(tag)
 
-    def put(self, pilot: Pilot, **changes: object) -> None:
-        """On disk, then here. Raises OSError.
+    def put(self, pilot: Pilot, step: Callable[[Pilot], Pilot] = lambda one: one) -> Pilot:
+        """On disk, then here; as it is then. Raises OSError.
 
-        The changes are made to what is known of it by then: lists and calls make them at the same time.
+        The step is made from what is known of it by then: lists and calls make them at the same time.
         """
         with self._writing:
             known = self._pilots.get(pilot.tag)
-            new = (known or pilot).model_copy(update=changes)
+            new = step(known or pilot)
             if new == known:
-                return
+                return new
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(self._path(new.tag), new.model_dump_json().encode(), durable=True)
+            write_atomic(self._path(new.tag), _PILOT.dump_json(new), durable=True)
             self._pilots[new.tag] = new
+            return new
 
     def drop(self, tag: str) -> None:
         with self._writing:
@@ -141,8 +139,9 @@ class PilotBook:
 
 
 def _read_all(folder: Path) -> Iterator[Pilot]:
+    """The site was not heard meanwhile."""
     for path in sorted(folder.glob("*.json")) if folder.exists() else ():
         try:
-            yield Pilot.model_validate_json(path.read_bytes())
+            yield in_doubt(_PILOT.validate_json(path.read_bytes()))
         except (OSError, ValidationError) as error:
             raise OSError(f"the record of a batch job cannot be read: {path}: {error}") from None

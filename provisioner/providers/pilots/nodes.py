@@ -11,6 +11,7 @@ Slurm is told to exclude them. PBS cannot be told: agents of a pilot that it put
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from provisioner.batch.base import JobReport, SiteFacts
 from provisioner.ports import PilotHost
@@ -36,7 +37,7 @@ def avoided(
 
 def noted_nodes(
     pilot: Pilot, job: JobReport, pilots: Iterable[Pilot], host: PilotHost, *, delivered: bool
-) -> Mapping[str, object]:
+) -> Mapping[str, Any]:
     """What is to be noted of the nodes of a pilot. `delivered`: it has them."""
     if not delivered:
         return {}

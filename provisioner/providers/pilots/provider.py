@@ -13,6 +13,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from provisioner.batch.base import (
     ARRIVAL_S,
@@ -26,8 +28,6 @@ from provisioner.batch.base import (
     JobReport,
     NoAnswer,
     SiteFacts,
-    bad_ends_count_before,
-    end_words,
     job_prefix,
     look_every_s,
     to_confirm,
@@ -35,6 +35,8 @@ from provisioner.batch.base import (
 from provisioner.batch.collector import EndCollector
 from provisioner.batch.disks import Disk
 from provisioner.capacity.refusals import BlockKind
+from provisioner.leases import job_record
+from provisioner.leases.job_record import JobEnd, tag_of
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
@@ -49,13 +51,14 @@ from provisioner.providers.base import (
 )
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.answers import (
+    DELIVERED,
     accepted,
     machines,
     refusal,
     refusal_of_queued,
+    seen,
     time_is_over,
     unwanted,
-    verdict,
     waiting_group,
 )
 from provisioner.providers.pilots.book import SHAPES, Pilot, PilotBook
@@ -75,7 +78,6 @@ FRESH_S = 5.0
 KEEP_S = 600.0
 """How long the end of a job is told, and its directory kept."""
 TERMINATIONS = Rate(burst=10, per_s=2)
-_DELIVERED = (JobPhase.RUNNING, JobPhase.PAUSED, JobPhase.ENDING)
 
 
 class PilotProvider(CannotStop):
@@ -120,18 +122,14 @@ class PilotProvider(CannotStop):
         self._site: SiteFacts | None = None
         self._seen: dict[str, JobReport] = {}
         """What the site last said of the jobs in the book."""
-        self._absent: dict[str, float] = {}
-        """Since when it does not know one of them."""
         self._submitted: dict[str, float] = {}
-        self._not_running: set[str] = set()
-        """Those whose submission was not answered, and certainly runs no more."""
         self._strange: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
         self._changed_at = 0.0
         self._looking = asyncio.Lock()
         self._launching: dict[str, asyncio.Lock] = {}
-        self._heard_since: float | None = None
-        """Since when the site has answered, each time. None: not since the start, or not the last time."""
+        self._is_heard = False
+        """The site has answered, the last time."""
         self._collector = EndCollector(self._note_change)
         self._host = host
         self._stages = PilotStages(host, disk, clock.monotonic)
@@ -160,12 +158,12 @@ class PilotProvider(CannotStop):
 
     def may_be_away(self, agent_id: str) -> bool:
         """Its job is over and still to be told of, is suspended, or nobody can say now whether it runs."""
-        pilot = self._book.get(agent_id.rpartition("-")[0])
+        pilot = self._book.get(tag_of(agent_id))
         if pilot is None or pilot.ended_at is not None:
             return False
         job = self._seen.get(pilot.tag)
         paused = job is not None and job.phase is JobPhase.PAUSED
-        return paused or pilot.over_at is not None or self._heard_since is None
+        return paused or pilot.over_at is not None or not self._is_heard
 
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)
@@ -224,7 +222,7 @@ class PilotProvider(CannotStop):
             how = pilot.how if pilot is not None else "the job ended without nodes"
             raise Refusal(BlockKind.CAPACITY, how)
         job = self._seen.get(handle)
-        if pilot.over_at is None and (job is None or job.phase not in _DELIVERED):
+        if pilot.over_at is None and (job is None or job.phase not in DELIVERED):
             return accepted(pilot, job, self._system.name)
         return LaunchResult(
             instance_ids=pilot.agents, started_at=None if job is None else job.starts_at
@@ -237,7 +235,7 @@ class PilotProvider(CannotStop):
         job_id = pilot.job_id
         if job_id is None and (job := await self._found(pilot)) is not None:
             job_id = job.job_id
-        await self._put(pilot, cancelled=True, job_id=job_id)
+        await self._put(pilot, partial(replace, cancelled=True, job_id=job_id))
         if job_id is not None:
             await self._system.cancel([job_id])
         self._note_change()
@@ -254,7 +252,7 @@ class PilotProvider(CannotStop):
                 if not pilot.cancelled
                 and pilot.ended_at is None
                 and (job := self._seen.get(pilot.tag)) is not None
-                and job.phase not in _DELIVERED
+                and job.phase not in DELIVERED
             ),
         )
 
@@ -264,7 +262,7 @@ class PilotProvider(CannotStop):
 
     async def terminate(self, instance_ids: Sequence[str]) -> None:
         """Whole jobs."""
-        tags = {id_.rpartition("-")[0] for id_ in instance_ids}
+        tags = {tag_of(id_) for id_ in instance_ids}
         found = [pilot for tag in tags if (pilot := self._book.get(tag)) is not None]
         job_ids = [pilot.job_id for pilot in found if pilot.job_id and pilot.over_at is None]
         if job_ids:
@@ -273,7 +271,7 @@ class PilotProvider(CannotStop):
 
     async def console(self, instance_id: str) -> str:
         """What keeps its agents from the master; else the last line of the log of its job."""
-        pilot = self._book.get(instance_id.rpartition("-")[0])
+        pilot = self._book.get(tag_of(instance_id))
         if pilot is None:
             return ""
         return await asyncio.to_thread(pilot.files_on(self._disk).said, pilot)
@@ -281,7 +279,6 @@ class PilotProvider(CannotStop):
     # Submissions
 
     async def _submit(self, pilot: Pilot) -> Accepted:
-        self._not_running.discard(pilot.tag)
         nodes = avoided(self._book, pilot.pool, self._host, self._site)
         try:
             job_id = await self._submissions.submit(pilot, nodes)
@@ -289,8 +286,7 @@ class PilotProvider(CannotStop):
             await self._forget(pilot)
             raise refusal(pilot, error, nodes) from None
         except NoAnswer as error:
-            if not error.may_run:
-                self._not_running.add(pilot.tag)
+            await self._put(pilot, partial(job_record.unanswered, why=error))
             raise TimeoutError(error.message) from None
         except OSError as error:
             await self._forget(pilot)
@@ -299,7 +295,7 @@ class PilotProvider(CannotStop):
         job = JobReport(job_id=job_id, name=pilot.tag, phase=JobPhase.QUEUED, state="submitted")
         self._submitted[pilot.tag] = self._clock.monotonic()
         self._seen[pilot.tag] = job
-        await self._put(pilot, job_id=job_id)
+        await self._put(pilot, partial(job_record.submitted, job_id=job_id))
         log.info("job %s submitted as %s", pilot.tag, job_id)
         return accepted(pilot, job, self._system.name)
 
@@ -310,16 +306,15 @@ class PilotProvider(CannotStop):
         except NoAnswer as error:
             raise TimeoutError(error.message) from None
         if job is not None:
-            await self._put(pilot, job_id=job.job_id)
+            await self._put(pilot, partial(job_record.submitted, job_id=job.job_id))
             self._looked_at = float("-inf")
             return await self.answer(pilot.tag)
         now = self._now()
-        since = self._absent.setdefault(pilot.tag, now)
-        proof_s = self._proof_s if pilot.tag in self._not_running else self._arrival_s
-        if now - since < proof_s:
-            raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
-        del self._absent[pilot.tag]
-        return await self._submit(pilot)
+        proof = {"proof_s": self._proof_s, "arrival_s": self._arrival_s}
+        if job_record.is_surely_absent(job_record.missed(pilot, now), now, **proof):
+            return await self._submit(pilot)
+        await self._put(pilot, partial(job_record.missed, now=now))
+        raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
 
     async def _found(self, pilot: Pilot) -> JobReport | None:
         """By its name. Raises NoAnswer."""
@@ -337,9 +332,11 @@ class PilotProvider(CannotStop):
             try:
                 found = {job.name: job for job in await self._system.named_like(self._prefix)}
             except NoAnswer:
-                self._heard_since = None
+                self._is_heard = False
+                for one in self._book:
+                    await self._put(one, job_record.in_doubt)
                 raise
-            self._heard_since = self._heard_since or self._now()
+            self._is_heard = True
             for tag in [pilot.tag for pilot in self._book]:
                 if (pilot := self._book.get(tag)) is None:
                     continue
@@ -360,67 +357,68 @@ class PilotProvider(CannotStop):
         await (self._miss(pilot) if job is None else self._see(pilot, job))
 
     async def _see(self, pilot: Pilot, job: JobReport) -> None:
-        tag = pilot.tag
-        self._absent.pop(tag, None)
+        tag, now = pilot.tag, self._now()
         if job.phase is JobPhase.ENDED:
-            await self._end(pilot, job)
+            await self._end(pilot, job_record.end_of(job, now))
             return
         await self._stages.look(pilot, job)
-        delivered = job.phase in _DELIVERED
-        known = pilot.ends_at if pilot.ends_at is not None or not delivered else job.ends_at
         if self._seen.get(tag) != job:
             self._note_change()
         self._seen[tag] = job
-        await self._put(
-            pilot,
-            job_id=job.job_id,
-            ran=pilot.ran or delivered,
-            ends_at=known,
-            **verdict(pilot, job, self._now(), self._heard_since or 0.0, self._system.name),
-            **noted_nodes(pilot, job, self._book, self._host, delivered=delivered),
-        )
+        delivered = job.phase in DELIVERED
+        nodes = noted_nodes(pilot, job, self._book, self._host, delivered=delivered)
+        await self._put(pilot, lambda one: replace(seen(one, job, now, self._system.name), **nodes))
 
     async def _miss(self, pilot: Pilot) -> None:
         """The site answered, and does not know it."""
+        now = self._now()
         if pilot.job_id is None:
             launching = self._launching.get(pilot.tag)
             if launching is not None and launching.locked():
                 return  # it is being submitted
-            if self._now() - pilot.written_at > KEEP_S:
+            if now - pilot.written_at > KEEP_S:
                 await self._forget(pilot)  # its launch was given up
             return
-        if self._now() - self._absent.setdefault(pilot.tag, self._now()) >= self._proof_s:
-            await self._end(pilot, None)
+        pilot = await self._put(pilot, partial(job_record.missed, now=now))
+        own = await asyncio.to_thread(pilot.files_on(self._disk).own_record, pilot)
+        system, waited = self._system.name, not pilot.ran
+        end = job_record.end_of_missed(
+            pilot, now, own, system=system, waited=waited, proof_s=self._proof_s
+        )
+        if end is not None:
+            await self._end(pilot, end)
         elif pilot.tag not in self._seen:
             phase = JobPhase.RUNNING if pilot.ran else JobPhase.QUEUED
             self._seen[pilot.tag] = JobReport(
-                job_id=pilot.job_id, name=pilot.tag, phase=phase, state="not known to the site"
+                job_id=pilot.job_id or "",
+                name=pilot.tag,
+                phase=phase,
+                state="not known to the site",
             )
 
-    async def _end(self, pilot: Pilot, job: JobReport | None) -> None:
-        cause = None if job is None else job.cause
-        seen = self._seen.get(pilot.tag)
-        if cause is EndCause.CANCELLED and seen and time_is_over(pilot, seen, self._now()):
+    async def _end(self, pilot: Pilot, end: JobEnd) -> None:
+        cause, last, now = end.cause, self._seen.get(pilot.tag), self._now()
+        if cause is EndCause.CANCELLED and last and time_is_over(pilot, last, now):
             cause = EndCause.TIMEOUT
-        nodes = () if job is None else job.nodes
-        code = None if job is None else job.exit_code
-        how = end_words(f"job {pilot.job_id or pilot.tag}", cause, nodes, code)
+        how = job_record.end_words(
+            f"job {pilot.job_id or pilot.tag}", cause, end.nodes, end.exit_code
+        )
         files = pilot.files_on(self._disk)
         if cause in (EndCause.FAILED, EndCause.LAUNCH_FAILED):
             said = await asyncio.to_thread(files.why_it_ended, pilot, cause)
             how = f"{how}: {said}" if said else how
-        at, now = None if job is None else job.ends_at, self._now()
-        await self._put(
-            pilot,
-            ran=pilot.ran or bool(nodes),
+        left = await asyncio.to_thread(files.has_left, pilot)
+        over = partial(
+            replace,
+            ran=pilot.ran or bool(end.nodes),
             over_at=now,
-            bad_before=bad_ends_count_before(cause, now if at is None else min(at, now)),
-            ended_at=None if await asyncio.to_thread(files.has_left, pilot) else now,
+            bad_before=job_record.bad_ends_count_before(cause, end.at),
+            ended_at=None if left else now,
             cause=cause,
             how=how,
         )
+        await self._put(pilot, over)
         self._seen.pop(pilot.tag, None)
-        self._absent.pop(pilot.tag, None)
         self._note_change()
         log.info("%s", how)
 
@@ -428,7 +426,7 @@ class PilotProvider(CannotStop):
         """Its machines count as there until that is told."""
         if self._collector.is_done(pilot, pilot.files_on(self._disk), pilot.bad_before):
             self._collector.forget(pilot)
-            await self._put(pilot, ended_at=self._now())
+            await self._put(pilot, partial(replace, ended_at=self._now()))
             self._note_change()
 
     async def _end_unwanted(self, found: Mapping[str, JobReport]) -> None:
@@ -453,9 +451,8 @@ class PilotProvider(CannotStop):
         pilot = self._book.get(pilot.tag) or pilot
         await asyncio.to_thread(pilot.files_on(self._disk).remove, pilot)
         await asyncio.to_thread(self._book.drop, pilot.tag)
-        for known in (self._seen, self._absent, self._submitted, self._launching):
+        for known in (self._seen, self._submitted, self._launching):
             known.pop(pilot.tag, None)
-        self._not_running.discard(pilot.tag)
         self._stages.forget(pilot.tag)
 
     # Small things
@@ -473,9 +470,11 @@ class PilotProvider(CannotStop):
             for offer, _ in offers_of(self._name, options, self._site, queued)
         )
 
-    async def _put(self, pilot: Pilot, **changes: object) -> None:
-        if pilot.model_copy(update=changes) != self._book.get(pilot.tag):
-            await asyncio.to_thread(self._book.put, pilot, **changes)
+    async def _put(self, pilot: Pilot, step: Callable[[Pilot], Pilot]) -> Pilot:
+        known = self._book.get(pilot.tag)
+        if known is not None and step(known) == known:
+            return known
+        return await asyncio.to_thread(self._book.put, pilot, step)
 
     def _note_change(self) -> None:
         self._changed_at = self._clock.monotonic()

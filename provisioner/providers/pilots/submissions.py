@@ -13,10 +13,12 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from provisioner.batch.base import BatchSystem, JobRefused, JobSpec, NoAnswer, task_id
 from provisioner.batch.disks import Disk
 from provisioner.capacity.pacing import Pacing
+from provisioner.leases.job_record import called
 from provisioner.providers.base import LimitedCall, Rate
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from windlass.base.clock import Clock
@@ -137,16 +139,21 @@ class Submissions:
     def _placed(self, pilot: Pilot, array: str, number: int) -> Pilot:
         """As it is in the book then. What it was written as before, the site does not have."""
         known = self._book.get(pilot.tag)
-        new = (known or pilot).model_copy(update={"array": array, "number": number})
+        step = partial(_called_as, array=array, number=number)
+        new = step(known or pilot)
         if known is not None and known.job_name != new.job_name:
             known.files_on(self._disk).remove(known)
-        self._book.put(pilot, array=array, number=number)
+        self._book.put(pilot, step)
         return new
 
     def _array(self, pilots: Sequence[Pilot]) -> str:
         """The same for the same pilots in the same order, and no others."""
         tags = "\n".join(pilot.tag for pilot in pilots)
         return self._prefix + hashlib.sha256(tags.encode()).hexdigest()[:16]
+
+
+def _called_as(pilot: Pilot, array: str, number: int) -> Pilot:
+    return replace(called(pilot), array=array, number=number)
 
 
 def _fail(orders: Sequence[_Order], error: Exception) -> None:

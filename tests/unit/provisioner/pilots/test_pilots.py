@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from provisioner.batch import collector
-from provisioner.batch.base import JobReport, NoAnswer, Queue, SiteFacts
+from provisioner.batch.base import EndCause, JobReport, NoAnswer, Queue, SiteFacts
 from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.batch.slurm.system import SlurmSystem
 from provisioner.capacity.refusals import BlockKind
-from provisioner.providers.base import Accepted, FoundState
+from provisioner.providers.base import Accepted, FoundState, LaunchIntent
 from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions, offers_of, staggered
@@ -191,6 +192,67 @@ async def test_a_job_that_the_site_has_forgotten_is_over_only_after_proof(
     (gone,) = await case.listed()
     assert gone.state is FoundState.ENDED
     assert "is not known to the site any more" in gone.detail
+
+
+async def test_the_time_for_which_a_job_is_absent_counts_over_a_restart(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await case.launch(case.intent())
+    await case.provider.list()
+    case.slurm.jobs.clear()
+    begun = time.time()
+    for now, state in ((begun, FoundState.RUNNING), (begun + 61, FoundState.ENDED)):
+        await case.restart()
+        monkeypatch.setattr(case.provider, "_proof_s", 60.0)
+        monkeypatch.setattr(case.provider, "_now", lambda now=now: now)
+        (machine,) = await case.listed()
+        assert machine.state is state
+
+
+async def test_where_a_site_forgets_a_job_at_its_end_what_that_noted_counts(
+    case: FakePilotCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PBS without history."""
+    await case.launch(case.intent())
+    await case.provider.list()
+    monkeypatch.setattr(case.provider, "_proof_s", 60.0)
+    (folder,) = (case.folder / "jobs").iterdir()
+    (folder / "told-to-end").write_text(f"{int(case.slurm.jobs[1].end or 0)}\n")
+    case.slurm.jobs.clear()
+    (ended,) = await case.listed()
+    assert (ended.state, ended.detail) == (FoundState.ENDED, "job 1 reached its time limit")
+
+
+async def test_records_of_the_first_release_with_pilots_are_read(case: FakePilotCase) -> None:
+    """They do not say whether their submission was answered: it may still run."""
+    intent = TypeAdapter(LaunchIntent).dump_python(case.intent(), mode="json")
+    old = {
+        "format": 1,
+        "tag": "wp-1",
+        "intent": intent,
+        "written_at": 5.0,
+        "array": "wp-a",
+        "number": 3,
+        "job_id": None,
+        "ran": True,
+        "ends_at": 900.0,
+        "cancelled": False,
+        "never_since": 4.0,
+        "refused": "",
+        "over_at": 6.0,
+        "disabled": ["n1"],
+        "unused": [],
+        "bad_before": 7.0,
+        "ended_at": None,
+        "cause": "timeout",
+        "how": "so",
+    }
+    (case.folder / "pilots").mkdir()
+    (case.folder / "pilots" / "wp-1.json").write_text(json.dumps(old))
+    (pilot,) = case.book()
+    assert (pilot.job_name, pilot.ran, pilot.ends_at, pilot.how) == ("wp-a.3", True, 900.0, "so")
+    assert (pilot.cause, pilot.disabled, pilot.may_run) == (EndCause.TIMEOUT, ("n1",), True)
+    assert pilot.never_since is None, "the site has to say it anew"
 
 
 @pytest.mark.parametrize(
@@ -379,8 +441,8 @@ async def test_a_list_and_a_cancellation_at_once_lose_neither(
     case.queue(case.offer)
     accepted = await case.accepted(case.intent())
     (queued,) = case.provider._book
-    await case.provider._put(queued, cancelled=True)
-    await case.provider._put(queued, ran=True)
+    await case.provider._put(queued, lambda one: replace(one, cancelled=True))
+    await case.provider._put(queued, lambda one: replace(one, ran=True))
     (pilot,) = PilotBook(case.folder / "pilots")
     assert pilot.tag == accepted.handle
     assert pilot.cancelled

@@ -62,10 +62,11 @@ class DeadlySlurm(FakeSlurm):
 class DeadlyBook(PilotBook):
     steps: Steps
 
-    def put(self, pilot: Pilot, **changes: object) -> None:
+    def put(self, pilot: Pilot, step: Callable[[Pilot], Pilot] = lambda one: one) -> Pilot:
         self.steps.begin()
-        super().put(pilot, **changes)
+        new = super().put(pilot, step)
         self.steps.end()
+        return new
 
     def drop(self, tag: str) -> None:
         self.steps.begin()

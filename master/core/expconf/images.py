@@ -1,4 +1,4 @@
-"""What new work may not say of its image and its registry, though a stored configuration may."""
+"""What new work may not say of its image, its registry and its ports, though a stored configuration may."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from master.core.expconf.environment import Environment, Image
 from master.core.expconf.errors import clipped
 from master.core.expconf.normalise import DEVICE_TYPES
+from master.core.expconf.proxied_ports import proxied_port_problems
 from master.core.expconf.secrets import is_reference
 from windlass.base.image_reference import EXAMPLES, BadImageName, parse_image
 
@@ -28,6 +29,7 @@ def image_problems(image: Image, *, root: str) -> Iterator[str]:
 def environment_problems(environment: Environment, *, root: str) -> Iterator[str]:
     """`root`: the path of the section."""
     yield from image_problems(environment.image, root=root)
+    yield from proxied_port_problems(environment.proxy_ports, root=root)
     auth = environment.registry_auth
     if auth is not None and auth.auth and not (is_reference(auth.auth) or _is_login(auth.auth)):
         yield (

@@ -159,6 +159,16 @@ async def test_a_preview_launches_nothing(world: ApiWorld) -> None:
         (400, {"config": "entrypoint: ls"}, "config: Input should be an object"),
         (400, {"config": {"entrypoint": []}}, "must not be empty"),
         (400, {"config": {"entrypoint": ["x"], "max_restarts": 1}}, '"max_restarts" not allowed'),
+        (
+            400,
+            {
+                "config": {
+                    "entrypoint": ["x"],
+                    "environment": {"proxy_ports": [{"proxy_port": 80}] * 2},
+                }
+            },
+            "environment.proxy_ports[1].proxy_port: 80 is that of proxy_ports[0], too",
+        ),
         (400, {"files": [{"path": "a", "content": "%"}]}, "files: a is not valid base64"),
         (404, {"template_name": "mine"}, "template 'mine' not found"),
         (404, {"config": {"entrypoint": ["x"]}, "workspaceId": 7}, "workspace '7' not found"),

@@ -30,7 +30,7 @@ from windlass.base.files import write_atomic
 SHOW_S = 10.0
 """For a node to show that it may."""
 MAX_UNKNOWN = 64
-"""Connections of one address that have not shown it yet: strangers elsewhere keep no node out."""
+"""Connections of one address that have not shown it yet: clients elsewhere keep no node out."""
 MAX_CONNECTIONS = 4096
 
 

@@ -1,6 +1,6 @@
-"""What the books of costs take of a master with 1,000 and 10,000 machines, each with one run on it.
+"""What the costs of costs take of a master with 1,000 and 10,000 machines, each with one run on it.
 
-`steady`: the books again, when almost nothing has changed: one machine in a hundred has since ended its run and began
+`steady`: the costs again, when almost nothing has changed: one machine in a hundred has since ended its run and began
 another. `held`: the longest that the event loop was held. Times are CPU of this process; budgets are ratios: a steady
 pass costs at most a fifth of the first, and no step holds the loop for more than 20 ms.
 """
@@ -128,23 +128,23 @@ async def costs_with(machines: int) -> dict[str, tuple[float, float]]:
         store = await Store.open(f"sqlite:///{Path(folder) / 'state.db'}", clock=clock)
         await store.take_lease("bench")
         writing = asyncio.create_task(store.run())
-        books = CostRecorder(store, clock)
-        fleet = FleetRepository(store, books.note)
+        costs = CostRecorder(store, clock)
+        fleet = FleetRepository(store, costs.note)
         await populate(store, clock, machines)
         start = clock.now().timestamp()
         records = [record(number, start) for number in range(machines)]
         await fleet.save(instances=[(r.id, r.pool, r.told, instance_document(r)) for r in records])
         clock.advance(600)
-        found = {"first book": await measured(books.book)}
+        found = {"first record": await measured(costs.record)}
         for turn in range(2):
             clock.advance(60)
             await churn(store, clock, machines, turn)
-            found["steady book"] = await measured(books.book)
+            found["steady record"] = await measured(costs.record)
         clock.advance(6)
-        found["costs by pool"] = await measured(lambda: books.lines(clock.now().strftime("%Y-%m")))
+        found["costs by pool"] = await measured(lambda: costs.lines(clock.now().strftime("%Y-%m")))
         clock.advance(6)
-        found["cost of one experiment"] = await measured(lambda: books.lines(experiment_id=7))
-        found["the same again"] = await measured(lambda: books.lines(experiment_id=7))
+        found["cost of one experiment"] = await measured(lambda: costs.lines(experiment_id=7))
+        found["the same again"] = await measured(lambda: costs.lines(experiment_id=7))
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         await store.close()
@@ -158,7 +158,7 @@ def main() -> None:
         asyncio.run(costs_with(sized(1_000, 20))),
         asyncio.run(costs_with(sized(10_000, 50))),
     )
-    print(f"{'books of':<24} {'1,000':>10} {'10,000':>10} {'exponent':>9} {'held':>9}")
+    print(f"{'costs of':<24} {'1,000':>10} {'10,000':>10} {'exponent':>9} {'held':>9}")
     for name, (cpu, held) in large.items():
         before = small[name][0]
         exponent = math.log10(max(cpu, 1e-6) / max(before, 1e-6))

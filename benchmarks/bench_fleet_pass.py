@@ -59,7 +59,7 @@ async def measure(machines: int, api: ApiWorld) -> Found:
         await asyncio.sleep(0.05)
     provider.hangs = True
     await asyncio.sleep(1.0)
-    passes, spent = sum(provisioner.tally.passes.counts), provisioner.tally.passes.sum_s
+    passes, spent = sum(provisioner.counters.passes.counts), provisioner.counters.passes.sum_s
     times, held = [], 0.0
     for _ in range(CALLS):
         provisioner.wake()
@@ -68,9 +68,9 @@ async def measure(machines: int, api: ApiWorld) -> Found:
         times.append(1000.0 * (time.perf_counter() - begun))
         await asyncio.sleep(0.005)
         held = max(held, 1000.0 * (time.thread_time() - cpu))
-    tally = provisioner.tally.passes
-    count = max(1, sum(tally.counts) - passes)
-    found = Found(1000.0 * (tally.sum_s - spent) / count, sorted(times), held)
+    counters = provisioner.counters.passes
+    count = max(1, sum(counters.counts) - passes)
+    found = Found(1000.0 * (counters.sum_s - spent) / count, sorted(times), held)
     await world.stop()
     await provider.close()
     return found

@@ -81,9 +81,9 @@ def running(job_ids: list[str], *, run_s: float | None = None) -> tuple[Running,
 
 def states(settings: SchedulerSettings, requests: int) -> Iterator[tuple[str, PoolState]]:
     """The states that the benchmark names, with so many waiting requests."""
-    book, many = jobs(JOBS), jobs(requests)
-    ids = list(book)
-    pool = PoolState(now=NOW, settings=settings, agents=agents(), jobs=book)
+    account, many = jobs(JOBS), jobs(requests)
+    ids = list(account)
+    pool = PoolState(now=NOW, settings=settings, agents=agents(), jobs=account)
     ones, mixed = waiting(requests, ids), waiting(requests, ids, GANGS)
     launch = Launchable(slots_per_agent=SLOTS, count=AGENTS, ready_in_s=120.0)
     yield "empty", replace(pool, waiting=ones)

@@ -94,7 +94,7 @@ log = structlog.get_logger(__name__)
 
 TICK_S = 1.0
 """How exactly deadlines of tasks are kept."""
-BOOK_EVERY_S = 60.0
+RECORD_EVERY_S = 60.0
 """How old what users have spent may be where budgets are checked."""
 LAST_LINES_S = 5.0
 """How long a master that stops tries to store what it still has to say in task logs."""
@@ -236,9 +236,9 @@ class Master:
         pools = all_options(options.config, options.data_dir)
         router, provisioned = self._resource_managers(shared, pools, dispatcher)
         allocations.connect(router)
-        books = CostRecorder(self._store, options.clock)
+        costs = CostRecorder(self._store, options.clock)
         prices = live_prices(options.config, options.data_dir, options.clock)
-        provisioner = self._provisioner(provisioned, leased, info, epoch, books, prices)
+        provisioner = self._provisioner(provisioned, leased, info, epoch, costs, prices)
 
         await shared.load()
         await allocations.rm.restore(await plane.restore())
@@ -272,10 +272,10 @@ class Master:
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
-        group.create_task(Loop("books", books.book, interval_s=BOOK_EVERY_S).run())
+        group.create_task(Loop("costs", costs.record, interval_s=RECORD_EVERY_S).run())
         if not options.inline_store:  # its scheduler knows only the machine's clock
             vendors = PriceRefresh(prices, options.config.prices.refresh, options.clock)
-            group.create_task(timed_work(books, prices, vendors).run())
+            group.create_task(timed_work(costs, prices, vendors).run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -316,7 +316,7 @@ class Master:
                 clock=options.clock,
             ),
             provisioner=provisioner,
-            books=books,
+            costs=costs,
             jobs_of_others=no_others if dispatcher is None else dispatcher.others,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
@@ -412,7 +412,7 @@ class Master:
         leased: LeasedNodes,
         info: MasterInfo,
         epoch: int,
-        books: CostRecorder,
+        costs: CostRecorder,
         prices: LivePrices,
     ) -> Provisioner | None:
         options = self._options
@@ -425,13 +425,13 @@ class Master:
             pools=[pool.settings for pool in elastic],
             providers=providers,
             host=provisioned,
-            store=FleetRepository(self._store, books.note),
+            store=FleetRepository(self._store, costs.note),
             clock=options.clock,
             ids=options.ids,
             cluster_id=info.cluster_id,
             generation=epoch,
             interval_s=options.provision_every_s,
-            money=Money(options.config.budget.budgets(), lambda: books.spending),
+            money=Money(options.config.budget.budgets(), lambda: costs.spending),
         )
 
     async def _require_user(self, pool: str, who: OsUser | None, batch: BatchOptions) -> None:

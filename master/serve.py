@@ -100,8 +100,8 @@ def web_server(app: FastAPI, config: MasterConfig, tls: ServedTls | None = None)
     limits = config.connections
     table = ConnectionTable(
         limits_of(
-            strangers=limits.unauthenticated,
-            strangers_per_address=limits.unauthenticated_per_address,
+            unauthenticated=limits.unauthenticated,
+            unauthenticated_per_address=limits.unauthenticated_per_address,
             head_s=limits.header_timeout.total_seconds(),
         )
     )

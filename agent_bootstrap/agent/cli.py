@@ -22,7 +22,7 @@ from agent_bootstrap.agent.announcement import (
 from agent_bootstrap.agent.bytecode import share_bytecode
 from agent_bootstrap.agent.command_errors import told_errors
 from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, lifeline_from_environment
-from agent_bootstrap.agent.master_transports import MasterWays, ways_of
+from agent_bootstrap.agent.master_transports import MasterTransports, transports_of
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
 from agent_bootstrap.agent.membership.places import joined_config, unread_config
 from agent_bootstrap.agent.option_layers import load_options, work_dir_of
@@ -203,13 +203,13 @@ def run_agent(options: AgentOptions) -> AgentEnd:
 
 
 async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> AgentEnd:
-    ways = MasterWays(options, ways_of(options, os.environ))
+    transports = MasterTransports(options, transports_of(options, os.environ))
     agent = AgentDaemon(
         options,
-        connect=ways.connect,
-        connect_streams=ways.connect_streams,
-        reached=ways.reached,
-        notes=ways.notes,
+        connect=transports.connect,
+        connect_streams=transports.connect_streams,
+        reached=transports.reached,
+        notes=transports.notes,
         lifeline_fd=lifeline_fd,
     )
     task = asyncio.create_task(agent.run())
@@ -234,7 +234,7 @@ async def _until_signal(options: AgentOptions, lifeline_fd: int | None) -> Agent
         return AgentEnd(reason="stopped by a signal; tasks go on")
     finally:
         await sharing
-        await ways.close()
+        await transports.close()
 
 
 def _share_with_tasks() -> None:

@@ -18,7 +18,7 @@ from agent_bootstrap.agent.websocket import connect, connect_streams
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
 from agent_bootstrap.channels.gate import LOOPBACK, Gate
 from agent_bootstrap.channels.requested_transport import RequestedTransport
-from agent_bootstrap.channels.streams import Direct, Stream, Way
+from agent_bootstrap.channels.streams import Direct, Stream, Transport
 from agent_bootstrap.channels.through_relay import ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
 from agent_bootstrap.protocol import Channel, ChannelClosed
@@ -31,17 +31,17 @@ log = logging.getLogger(__name__)
 Dial = Callable[[AgentOptions, str], Awaitable[Channel]]
 
 
-class MasterWays:
+class MasterTransports:
     """`connect` is what the agent dials with. The way that was good last is tried first, then all in their order."""
 
     def __init__(
-        self, options: AgentOptions, ways: Mapping[str, Way], *, dial: Dial = connect
+        self, options: AgentOptions, transports: Mapping[str, Transport], *, dial: Dial = connect
     ) -> None:
         self._options = options
-        self._ways = ways
+        self._transports = transports
         self._dial = dial
         self._gate = Gate(self._onward, options.work_dir)
-        self._current = next(iter(ways))
+        self._current = next(iter(transports))
         self._failed: dict[str, str] = {}
 
     def reached(self) -> AgentOptions:
@@ -85,7 +85,7 @@ class MasterWays:
 
     async def close(self) -> None:
         await self._gate.close()
-        for way in self._ways.values():
+        for way in self._transports.values():
             await way.close()
 
     async def _try(self, name: str, credential: str) -> Channel:
@@ -93,13 +93,13 @@ class MasterWays:
             await self._open_gate()
             try:
                 # For its words: those who connect to the gate see a connection that ends.
-                (await self._ways[name].open()).close()
+                (await self._transports[name].open()).close()
             except OSError as error:
                 raise ChannelClosed(str(error)) from None
         return await self._dial(self._by(name), credential)
 
     async def _onward(self) -> Stream:
-        return await self._ways[self._current].open()
+        return await self._transports[self._current].open()
 
     async def _open_gate(self) -> None:
         try:
@@ -109,7 +109,7 @@ class MasterWays:
 
     def _in_order(self) -> Iterator[str]:
         yield self._current
-        yield from [name for name in self._ways if name != self._current]
+        yield from [name for name in self._transports if name != self._current]
 
     def _by(self, name: str) -> AgentOptions:
         return self._options if name == "direct" else through_gate(self._options, self._gate.port)
@@ -147,13 +147,13 @@ def own_address() -> str:
     return ""
 
 
-def ways_of(options: AgentOptions, environ: Mapping[str, str]) -> dict[str, Way]:
+def transports_of(options: AgentOptions, environ: Mapping[str, str]) -> dict[str, Transport]:
     """Those that `channels` names, in that order."""
     parts = urlsplit(options.url)
     target = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     folder = options.job_folder
     login = options.ssh_login or next(filter(None, map(environ.get, SUBMITTED_FROM)), "")
-    made: dict[str, Callable[[], Way]] = {
+    made: dict[str, Callable[[], Transport]] = {
         "direct": lambda: Direct(*target),
         "ssh": lambda: ThroughSsh(login, target, folder),
     }

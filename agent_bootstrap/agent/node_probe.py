@@ -20,14 +20,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_bootstrap.agent.master_transports import ways_of
+from agent_bootstrap.agent.master_transports import transports_of
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.probe import find_isolation
 from agent_bootstrap.agent.scratch import OF_JOBS, find_scratch
 from agent_bootstrap.agent.slots import find_hardware
 from agent_bootstrap.bounds import one_line
 from agent_bootstrap.channels.requested_transport import RequestedTransport
-from agent_bootstrap.channels.streams import Way
+from agent_bootstrap.channels.streams import Transport
 from agent_bootstrap.protocol import IsolationKind
 from windlass.base.files import write_atomic
 from windlass.base.packages import VERSION
@@ -107,19 +107,19 @@ def _isolation(scratch: Path) -> tuple[str, str]:
 async def _tried(options: AgentOptions) -> dict[str, str]:
     """All at once, for one that leads nowhere takes its time; but a node asks a relay for one pipe at a time."""
     asking = asyncio.Lock()
-    ways = ways_of(options, os.environ)
-    problems = await asyncio.gather(*(_problem(way, asking) for way in ways.values()))
-    return dict(zip(ways, problems, strict=True))
+    transports = transports_of(options, os.environ)
+    problems = await asyncio.gather(*(_problem(way, asking) for way in transports.values()))
+    return dict(zip(transports, problems, strict=True))
 
 
-async def _problem(way: Way, asking: asyncio.Lock) -> str:
+async def _problem(way: Transport, asking: asyncio.Lock) -> str:
     if isinstance(way, RequestedTransport):
         async with asking:
             return await _why_not(way)
     return await _why_not(way)
 
 
-async def _why_not(way: Way) -> str:
+async def _why_not(way: Transport) -> str:
     try:
         (await way.open()).close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The node's end of the ways for which it asks the relay: many streams over one pipe that comes to it."""
+"""The node's end of transports that it requests from the relay: many streams over one pipe that comes to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOK_S = 1.0
 
 
 class RequestedTransport:
-    """Implements `Way`."""
+    """Implements `Transport`."""
 
     def __init__(
         self, name: Literal["srun", "files"], folder: Path, environ: Mapping[str, str]

@@ -38,7 +38,7 @@ class Stream(Protocol):
         ...
 
 
-class Way(Protocol):
+class Transport(Protocol):
     """One way to the master."""
 
     @property
@@ -80,7 +80,7 @@ class SocketStream:
 
 
 class Direct:
-    """Implements `Way`: the network."""
+    """Implements `Transport`: the network."""
 
     name = "direct"
 

@@ -35,7 +35,7 @@ class RelayAddress:
 
 
 class ThroughRelay:
-    """Implements `Way`."""
+    """Implements `Transport`."""
 
     name = "relay"
 

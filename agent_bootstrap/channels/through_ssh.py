@@ -29,7 +29,7 @@ exec ssh "$@" </dev/null 3<&-"""
 
 
 class ThroughSsh:
-    """Implements `Way`."""
+    """Implements `Transport`."""
 
     name = "ssh"
 

@@ -1,4 +1,4 @@
-"""The relay's end of the ways for which nodes ask: Slurm's own pipe into a job, and boxes of files."""
+"""The relay's end of transports that nodes request: Slurm's own pipe into a job, and message folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an allocation ended, as trials, tasks and the books of costs read it."""
+"""How an allocation ended, as trials, tasks and records of costs read it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _in_cookie(given: Mapping[bytes, bytes]) -> str:
 
 
 KNOWN = "windlass.known"
-"""Key of an ASGI scope: what `note_known` calls. Servers that count strangers put it there."""
+"""Key of an ASGI scope: what `note_known` calls. Servers that count unauthenticated connections put it there."""
 
 
 def note_known(scope: Scope) -> None:

@@ -101,7 +101,7 @@ class Fleet(Protocol):
     def cost(self) -> CostView: ...
 
     @property
-    def tally(self) -> FleetCounters:
+    def counters(self) -> FleetCounters:
         """What it has done since it started."""
         ...
 
@@ -139,7 +139,7 @@ class AgentJoins(Protocol):
 class AgentGateway(Protocol):
     """Takes the connections of agents."""
 
-    def stranger_reason(
+    def unauthenticated_reason(
         self, *, pool: str, agent_id: str, token: str, peer: str, credential: str = ""
     ) -> str:
         """Why a connection that shows these is not even accepted; empty if it is."""
@@ -205,7 +205,7 @@ class Services:
     """Where a request may go when its own pool cannot serve it."""
     boots: BootService
     provisioner: Fleet | None
-    books: CostRecorder
+    costs: CostRecorder
     clock: Clock
     jobs_of_others: Callable[[str], Awaitable[Sequence[ForeignJob]]] = no_others
     """By pool: those that its batch system has beside ours."""

@@ -76,7 +76,7 @@ class Downloads:
                     f"the files of checkpoint {uuid} are not at {'/'.join((here.root, *here.below))} on the master: "
                     "download it where that storage is mounted, with --mode direct"
                 )
-            run_as = self._places.run_as(found.owner) if owns else self._places.stranger()
+            run_as = self._places.run_as(found.owner) if owns else self._places.other_user()
         elif not self._places.bucket(storage):
             raise Conflict(
                 f"checkpoint {uuid} is in storage of its owner's own ({_described(storage)}), which the master does "

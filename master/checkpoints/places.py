@@ -71,7 +71,7 @@ class CheckpointPlaces:
         who = self.os_user(owner) or UNPRIVILEGED
         return RunAs(uid=who.uid, gid=who.gid)
 
-    def stranger(self) -> RunAs | None:
+    def other_user(self) -> RunAs | None:
         """The same for a reader who owns nothing of it."""
         if os.geteuid() != 0:
             return None

@@ -1,4 +1,4 @@
-"""Lines of the books, and what they are summed up by."""
+"""Lines of recorded costs, and what they are summed up by."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOBODYS = JobOwner()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One line of the books, or of what is not in them yet."""
+    """One line of recorded costs, or of those that are not recorded yet."""
 
     month: str = ""
     pool: str = ""

@@ -1,4 +1,4 @@
-"""The books: what every machine cost is divided among the jobs that held its slots, and added to one table.
+"""Costs: what every machine cost is divided among the jobs that held its slots, and added to one table.
 
 Nothing is noted while work runs. Lives of machines and placements are committed by those who own them; booking takes
 both up to a moment that is certain, and commits the sums together with that moment. A crash at any line repeats
@@ -33,7 +33,7 @@ _COLUMNS = ("month", "pool", "instance_id", "job_id", "kind", "user_id", "experi
 
 
 class CostRecorder:
-    """One per master. `book` is for one loop; everything else may be called at any time."""
+    """One per master. `record` is for one loop; everything else may be called at any time."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -41,18 +41,18 @@ class CostRecorder:
         self._machines = OpenMachines(store)
         self._unbooked = Unbooked(float("-inf"))
         self.spending = UserSpending()
-        """As of the last `book`."""
+        """As of the last `record`."""
 
     def note(self, documents: Sequence[JsonObject]) -> None:
         """These records of machines were committed. Whoever writes them tells."""
         self._machines.note(documents)
 
-    async def book(self) -> None:
+    async def record(self) -> None:
         """Take in what is certain by now, and learn what users have spent."""
         unbooked = await self._read()
         due = [m for m in unbooked.machines if m.due_until(unbooked.at) is not None]
         for first in range(0, len(due), MACHINES_AT_ONCE):
-            await self._book(due[first : first + MACHINES_AT_ONCE], unbooked)
+            await self._record(due[first : first + MACHINES_AT_ONCE], unbooked)
         await self._note_spending(await self._read() if due else unbooked)
 
     async def roll_up(self) -> None:
@@ -111,7 +111,7 @@ class CostRecorder:
         self._unbooked = await self._machines.now(self._clock.now().timestamp())
         return self._unbooked
 
-    async def _book(self, machines: Sequence[OpenMachine], unbooked: Unbooked) -> None:
+    async def _record(self, machines: Sequence[OpenMachine], unbooked: Unbooked) -> None:
         unit = UnitOfWork()
         done: list[tuple[str, float, bool]] = []
         for machine in machines:

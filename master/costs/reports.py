@@ -1,4 +1,4 @@
-"""The books summed up for people: by pool, user, job and so on; and what an experiment will cost. Pure."""
+"""Recorded costs summed up for people: by pool, user, job and so on; and what an experiment will cost. Pure."""
 
 from __future__ import annotations
 

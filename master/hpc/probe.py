@@ -30,8 +30,8 @@ from provisioner.batch.base import (
     NoAnswer,
 )
 from provisioner.batch.disks import LocalDisk
-from provisioner.batch.far_ends import RelayKeeper
 from provisioner.batch.pipes import LocalPipes
+from provisioner.batch.relay_keeper import RelayKeeper
 from windlass.base.checks import Check, CheckStatus
 from windlass.base.errors import BatchSystemError
 from windlass.base.packages import VERSION

@@ -1,8 +1,9 @@
-"""Connections of the HTTP server: which are waited for, how long, and how many of strangers there may be.
+"""Connections of the HTTP server: which are waited for, how long, and how many unauthenticated ones there may be.
 
-Uvicorn limits neither heads nor half-sent requests nor slow readers; these protocols do. A connection is a stranger's
-until a request on it has been authenticated (`KNOWN` in its scope). Strangers that the master waits for are bounded:
-beyond the bound the one that has kept it waiting longest is cut, so somebody who says who he is at once always gets in.
+Uvicorn limits neither heads nor half-sent requests nor slow readers; these protocols do. A connection counts as
+unauthenticated until a request on it has been authenticated (`KNOWN` in its scope). Those that the master
+waits for are bounded: beyond the bound the one that has kept it waiting longest is cut, so somebody who says who he is
+at once always gets in.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    strangers: int = 4096
+    unauthenticated: int = 4096
     """That the master waits for, in all."""
-    strangers_per_address: int = 2048
+    unauthenticated_per_address: int = 2048
     head_s: float = 10.0
     """From the first byte of a request, or from connecting, to the end of its head."""
     connections: int = 1_000_000
@@ -113,9 +114,9 @@ class ConnectionTable:
         self._limits = limits
         self._all: dict[asyncio.BaseTransport, TimedConnection] = {}
         self._timed: dict[TimedConnection, None] = {}
-        self._strangers: dict[str, dict[TimedConnection, None]] = {}
+        self._unauthenticated: dict[str, dict[TimedConnection, None]] = {}
         self._waiting: dict[TimedConnection, None] = {}
-        """Strangers that are waited for, the one that is waited for longest first; in `_strangers` by address."""
+        """Those that are waited for, the one that is waited for longest first; in `_unauthenticated` by address."""
         self._cut: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
 
@@ -143,11 +144,11 @@ class ConnectionTable:
     def remove(self, connection: TimedConnection) -> None:
         self._all.pop(connection.transport, None)
         self._timed.pop(connection, None)
-        self._forget_stranger(connection)
+        self._forget_unauthenticated(connection)
 
     def know(self, connection: TimedConnection) -> None:
         connection.known = True
-        self._forget_stranger(connection)
+        self._forget_unauthenticated(connection)
 
     def wait_for(self, connection: TimedConnection, what: WaitsFor) -> None:
         if connection.waiting is what or connection.transport not in self._all:
@@ -155,7 +156,7 @@ class ConnectionTable:
         connection.waiting = what
         if what is WaitsFor.NOTHING:
             self._timed.pop(connection, None)
-            self._forget_stranger(connection)
+            self._forget_unauthenticated(connection)
             return
         self._timed[connection] = None
         window = {WaitsFor.HEAD: self._limits.head_s, WaitsFor.IDLE: IDLE_S}.get(what, WINDOW_S)
@@ -164,25 +165,25 @@ class ConnectionTable:
         if what is WaitsFor.READER:
             connection.unread = connection.unread_bytes()
         if not connection.known:
-            self._note_stranger(connection)
+            self._note_unauthenticated(connection)
 
-    def _note_stranger(self, connection: TimedConnection) -> None:
+    def _note_unauthenticated(self, connection: TimedConnection) -> None:
         """Waited for longest means: since it connected, or since its last request was answered."""
-        mine = self._strangers.setdefault(connection.address, {})
+        mine = self._unauthenticated.setdefault(connection.address, {})
         mine[connection] = None
         self._waiting[connection] = None
-        if len(mine) > self._limits.strangers_per_address:
+        if len(mine) > self._limits.unauthenticated_per_address:
             self._cut_one(next(iter(mine)), "unauthenticated_of_one_address")
-        if len(self._waiting) > self._limits.strangers:
+        if len(self._waiting) > self._limits.unauthenticated:
             self._cut_one(next(iter(self._waiting)), "unauthenticated")
 
-    def _forget_stranger(self, connection: TimedConnection) -> None:
+    def _forget_unauthenticated(self, connection: TimedConnection) -> None:
         self._waiting.pop(connection, None)
-        mine = self._strangers.get(connection.address)
+        mine = self._unauthenticated.get(connection.address)
         if mine is not None:
             mine.pop(connection, None)
             if not mine:
-                del self._strangers[connection.address]
+                del self._unauthenticated[connection.address]
 
     def _cut_one(self, connection: TimedConnection, why: str) -> None:
         self._cut[why] += 1
@@ -340,12 +341,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._table.wait_for(self._connection, WaitsFor.NOTHING)
 
 
-def limits_of(*, strangers: int, strangers_per_address: int, head_s: float) -> ConnectionLimits:
+def limits_of(
+    *, unauthenticated: int, unauthenticated_per_address: int, head_s: float
+) -> ConnectionLimits:
     """With as many connections as this process may have open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ConnectionLimits(
-        strangers=strangers,
-        strangers_per_address=strangers_per_address,
+        unauthenticated=unauthenticated,
+        unauthenticated_per_address=unauthenticated_per_address,
         head_s=head_s,
         connections=max(files - RESERVED_FILES, files // 2),
     )

@@ -78,7 +78,7 @@ class TimedWork:
             self._scheduler.shutdown(wait=False)
 
 
-def timed_work(books: CostRecorder, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
+def timed_work(costs: CostRecorder, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
     """All of a master."""
 
     async def refresh() -> None:
@@ -87,5 +87,5 @@ def timed_work(books: CostRecorder, prices: LivePrices, vendors: PriceRefresh) -
     work = TimedWork()
     work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
     work.add("ask vendors for prices", vendors.refresh, IntervalTrigger(seconds=VENDORS_EVERY_S))
-    work.add("sum up costs of past months", books.roll_up, CronTrigger(hour=3, timezone=UTC))
+    work.add("sum up costs of past months", costs.roll_up, CronTrigger(hour=3, timezone=UTC))
     return work

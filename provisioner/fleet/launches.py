@@ -285,7 +285,7 @@ class PassLaunches:
         return intent.doubts >= GIVE_UP_TRIES and age >= GIVE_UP_AFTER_S
 
     def _adopt(self, group: FoundGroup) -> None:
-        """An accepted launch that is not in our books: kept if somebody can use it, else cancelled by the plan."""
+        """An accepted launch that is unknown here: kept if somebody can use it, else cancelled by the plan."""
         self.builder.intents[group.intent_id] = IntentRecord(
             id=group.intent_id,
             pool=group.pool,

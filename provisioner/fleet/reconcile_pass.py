@@ -227,7 +227,7 @@ class ReconcilePass:
                 self._seen[record.id] = _observed(look, seen)
 
     def _unknown(self, look: ProviderListing, found: FoundInstance) -> None:
-        """Ours by tag, but not in our books."""
+        """Ours by tag, but unknown here."""
         if found.intent_id in self.builder.intents:
             return  # the reply to its launch will name it
         ours = found.generation == self.builder.state.generation or is_bake(found.intent_id)

@@ -47,7 +47,7 @@ from provisioner.fleet.state import (
     Said,
     TryAgain,
 )
-from provisioner.fleet.unknown_instances import warn_of_strangers
+from provisioner.fleet.unknown_instances import warn_of_unknown
 from provisioner.fleet.views import (
     blocked_offers,
     cost_view,
@@ -117,7 +117,7 @@ class Provisioner:
             generation=generation,
             unseen={Scope(provider=name): Unseen(NOT_LISTED_YET) for name in self._providers},
         )
-        self.tally = FleetCounters()
+        self.counters = FleetCounters()
         self._connected: set[str] = set()
         self._boots: dict[str, BootNote] = {}
         """Of machines whose agent has not connected yet. A restart forgets them: their deadline counts."""
@@ -150,7 +150,7 @@ class Provisioner:
             watching_since=self._now(),
             intents={x.id: self._frozen(x) for x in self._state.intents.values()},
         )
-        warn_of_strangers(self._state, self._providers)
+        warn_of_unknown(self._state, self._providers)
         for record in self._state.instances.values():
             if record.state in (InstanceState.TERMINATING, InstanceState.STOPPING):
                 # The host forgot; its agent may come back meanwhile.
@@ -326,8 +326,8 @@ class Provisioner:
         new = reconcile_pass.result()
         cordoned = [*ended, *(move.instance_id for move in moves)]
         await self._commit(new, cordoned, events, size)
-        self.tally.note(events)
-        self.tally.plans.add(planning_s)
+        self.counters.note(events)
+        self.counters.plans.add(planning_s)
         if jump_s:
             self._clocks.settle()
         self._kept = planned.kept
@@ -343,7 +343,7 @@ class Provisioner:
             self._host.leave(instance_id, taken_back)
         for availability in planned.availabilities:
             self._host.availability(availability)
-        self.tally.passes.add(perf_counter() - begun)
+        self.counters.passes.add(perf_counter() - begun)
         self._close_if_done()
 
     def _drained(self, move: Move) -> bool:

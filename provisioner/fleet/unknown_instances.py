@@ -10,7 +10,7 @@ from provisioner.fleet.state import FleetState
 log = logging.getLogger(__name__)
 
 
-def warn_of_strangers(state: FleetState, providers: Container[str]) -> None:
+def warn_of_unknown(state: FleetState, providers: Container[str]) -> None:
     for intent in state.intents.values():
         if intent.provider not in providers:
             log.error(

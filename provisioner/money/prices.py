@@ -14,7 +14,7 @@ from provisioner.types import CostView, Offer
 
 SECONDS_PER_HOUR = 3600.0
 MONTHS_KEPT = 2
-"""In the ledger of the provisioner: budgets ask for the current one. The books keep all."""
+"""In the ledger of the provisioner: budgets ask for the current one. The table of costs keeps all."""
 
 
 def usd_for(usd_per_hour: float, seconds: float) -> float:

@@ -16,7 +16,7 @@ MOST_REPAIRS = 32
 
 
 Exchange: TypeAlias = Callable[[Offer, Sequence[GangClass]], Offer | None]
-"""Books a cheaper offer for gangs of these classes, one of each, in place of the first; None: there is none."""
+"""Chooses a cheaper offer for gangs of these classes, one of each, in place of the first; None: there is none."""
 
 
 class NewNode:

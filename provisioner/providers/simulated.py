@@ -345,7 +345,7 @@ class SimulatedProvider:
             for instance in self.instances.values()
             if instance.ended_at is None and instance.created_at <= oldest_hidden
         ]
-        return [*listed, *map(_stranger, listed)] if self.faults.lies else listed
+        return [*listed, *map(_foreign, listed)] if self.faults.lies else listed
 
     def terminate_now(self, instance_ids: Iterable[str]) -> None:
         if self.faults.terminate_failures > 0:
@@ -457,7 +457,7 @@ def _group(intent: LaunchIntent, accepted: Accepted) -> FoundGroup:
     )
 
 
-def _stranger(found: FoundInstance) -> FoundInstance:
+def _foreign(found: FoundInstance) -> FoundInstance:
     """Somebody else's machine, shown as if it were one of ours."""
     key = replace(found.offer_key, provider="somebody-else")
     return replace(found, instance_id=f"not-{found.instance_id}", offer_key=key)

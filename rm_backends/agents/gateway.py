@@ -67,17 +67,17 @@ class Gateway:
         self.streams = streams
         self._clock = clock
 
-    def stranger_reason(
+    def unauthenticated_reason(
         self, *, pool: str, agent_id: str, token: str, peer: str, credential: str = ""
     ) -> str:
         """Why nobody should listen to a connection at all: it shows neither a good token nor a known credential.
 
         Empty: it does. What it says of itself is not verified.
         """
-        if not self._is_stranger(self._proof(pool, token, credential)):
+        if not self._is_unauthenticated(self._proof(pool, token, credential)):
             return ""
-        reason = _stranger(pool)
-        self._note(agent_id, pool, peer, reason, stranger=True)
+        reason = _wrong_token(pool)
+        self._note(agent_id, pool, peer, reason, unauthenticated=True)
         return reason
 
     async def serve(
@@ -99,14 +99,14 @@ class Gateway:
             credential_hash=credential_hash(credential),
         )
 
-    def _is_stranger(self, proof: Proof) -> bool:
+    def _is_unauthenticated(self, proof: Proof) -> bool:
         return proof.grant is None and not self._registry.knows_credential(proof.credential_hash)
 
     async def _serve(self, channel: Channel, *, pool: str, proof: Proof, peer: str) -> str:
         """Why the master ended the connection; empty if the agent did."""
-        # A stranger does not learn which pools there are.
-        if self._is_stranger(proof):
-            await channel.send(JoinRefused(reason=_stranger(pool)))
+        # Whoever has no valid token does not learn which pools there are.
+        if self._is_unauthenticated(proof):
+            await channel.send(JoinRefused(reason=_wrong_token(pool)))
             return ""
         connection = AgentConnection(channel, self._clock)
         try:
@@ -148,7 +148,7 @@ class Gateway:
         reason: str,
         *,
         version: str = "",
-        stranger: bool = False,
+        unauthenticated: bool = False,
     ) -> None:
         now = self._clock.now()
         refusal = RefusalView(
@@ -160,7 +160,7 @@ class Gateway:
             last=now,
             version=version,
         )
-        if self._refusals.note(refusal, stranger=stranger):
+        if self._refusals.note(refusal, unauthenticated=unauthenticated):
             name = one_line(agent_id)[:MAX_NAME] or "(unnamed)"
             log.info(
                 "agent refused: %s of pool %s at %s: %s",
@@ -254,7 +254,7 @@ class Gateway:
             delay = min(2 * delay, LAST_LOG_RETRY_S)
 
 
-def _stranger(pool: str) -> str:
+def _wrong_token(pool: str) -> str:
     return (
         f"the join token is not valid for pool '{one_line(pool)[:MAX_NAME]}', "
         "and the credential is of no agent that is known here"

@@ -156,5 +156,5 @@ class Joins:
             first=now,
             last=now,
         )
-        if self._refusals.note(refusal, stranger=True):
+        if self._refusals.note(refusal, unauthenticated=True):
             log.info("agent refused: %s at %s: %s", asked.agent_id, peer, reason)

@@ -11,7 +11,7 @@ from agent_bootstrap.bounds import one_line
 from rm_backends.views import RefusalView
 
 MAX_KNOWN = 500
-MAX_STRANGERS = 100
+MAX_UNAUTHENTICATED = 100
 """Whoever shows no good token can make up names: they displace only each other."""
 MAX_LINES = 20
 LINES_WITHIN = timedelta(minutes=10)
@@ -27,14 +27,18 @@ class Refusals:
         self._lines: OrderedDict[str, deque[datetime]] = OrderedDict()
         """When an address caused lines of the log."""
         self._known: OrderedDict[tuple[str, str], RefusalView] = OrderedDict()
-        self._strangers: OrderedDict[tuple[str, str], RefusalView] = OrderedDict()
+        self._unauthenticated: OrderedDict[tuple[str, str], RefusalView] = OrderedDict()
 
-    def note(self, refusal: RefusalView, *, stranger: bool) -> bool:
+    def note(self, refusal: RefusalView, *, unauthenticated: bool) -> bool:
         """Whether a line of the log should say it: it is new, and its address has not caused many lines lately.
 
         An agent that asks again every few seconds is told once.
         """
-        kept, most = (self._strangers, MAX_STRANGERS) if stranger else (self._known, MAX_KNOWN)
+        kept, most = (
+            (self._unauthenticated, MAX_UNAUTHENTICATED)
+            if unauthenticated
+            else (self._known, MAX_KNOWN)
+        )
         seen = replace(
             refusal,
             agent_id=one_line(refusal.agent_id)[:MAX_WORD],
@@ -56,7 +60,7 @@ class Refusals:
     def _has_line(self, address: str, now: datetime) -> bool:
         caused = self._lines.pop(address, deque[datetime]())
         self._lines[address] = caused
-        if len(self._lines) > MAX_STRANGERS:
+        if len(self._lines) > MAX_UNAUTHENTICATED:
             self._lines.popitem(last=False)
         while caused and now - caused[0] >= LINES_WITHIN:
             caused.popleft()
@@ -67,7 +71,7 @@ class Refusals:
 
     def forget(self, agent_id: str) -> None:
         """It was taken after all."""
-        for kept in (self._known, self._strangers):
+        for kept in (self._known, self._unauthenticated):
             for key in [key for key in kept if key[0] == agent_id]:
                 del kept[key]
 
@@ -77,5 +81,5 @@ class Refusals:
 
     def all(self) -> Sequence[RefusalView]:
         """Newest first."""
-        both = [*self._known.values(), *self._strangers.values()]
+        both = [*self._known.values(), *self._unauthenticated.values()]
         return tuple(sorted(both, key=lambda refusal: refusal.last, reverse=True))

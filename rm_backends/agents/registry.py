@@ -153,7 +153,9 @@ class Registry:
     ) -> Agent | JoinRefused:
         """Save the agent, make `link` the way to it, send its Welcome, and bring it in line."""
         async with self._saving:
-            refused = await self._stranger(hello, proof) or self._refusal(hello, pool_name, proof)
+            refused = await self._unauthenticated(hello, proof) or self._refusal(
+                hello, pool_name, proof
+            )
             if refused is not None:
                 return refused
             pool = self._pools[pool_name]
@@ -181,7 +183,7 @@ class Registry:
         async with self._saving:
             options = self._pools[hello.pool].options
             refused = introduction_refusal(hello, options, self._welcome.epoch)
-            if refused := refused or await self._stranger(hello, proof):
+            if refused := refused or await self._unauthenticated(hello, proof):
                 return refused
             found = self.find(hello.agent_id)
             known = found[1] if found is not None else None
@@ -331,7 +333,7 @@ class Registry:
         known = found[1].record if found is not None else None
         return spent_by(hello, proof, known, self._clock.now())
 
-    async def _stranger(self, hello: Hello, proof: Proof) -> JoinRefused | None:
+    async def _unauthenticated(self, hello: Hello, proof: Proof) -> JoinRefused | None:
         """It may not be who it says it is."""
         found = self.find(hello.agent_id)
         known = found[1].record if found is not None else None

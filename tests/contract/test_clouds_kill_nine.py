@@ -164,7 +164,7 @@ async def every_step(story: Story, *, queued: bool, after: bool) -> int:
         assert not living
         assert len(ever - before) == 1, f"one machine for the claim that died at step {at}"
         assert not story.world.provisioner.instances()
-        assert queued or all(store.instances[id_][0] for id_ in ever), "each is in the books"
+        assert queued or all(store.instances[id_][0] for id_ in ever), "each is recorded"
         if story.deadly.steps < at:
             return at
     raise AssertionError(f"a claim has more than {MAX_STEPS} steps")

@@ -225,4 +225,4 @@ async def test_a_termination_that_fails_is_repeated_until_the_machine_is_gone(
         found = (await case.living()).get(instance_id)
         assert found is not None
         assert found.state is FoundState.RUNNING
-        assert world.states() == ["terminating"], "in the books until it is certainly gone"
+        assert world.states() == ["terminating"], "recorded until it is certainly gone"

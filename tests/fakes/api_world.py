@@ -466,7 +466,7 @@ async def _start(
             images=provisioner and provisioner.bakery,
         ),
         provisioner=provisioner,
-        books=CostRecorder(store, clock),
+        costs=CostRecorder(store, clock),
         clock=clock,
     )
     app = build_app(services)

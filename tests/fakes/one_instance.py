@@ -34,7 +34,7 @@ class OneInstance:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._refuses = True
-        self.tally = FleetCounters()
+        self.counters = FleetCounters()
         self.bakery = OneBake(clock)
 
     def instances(self) -> list[InstanceView]:

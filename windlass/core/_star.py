@@ -128,7 +128,7 @@ class Chief:
         self._lines: dict[int, _Line] = {}
 
     def accept_all(self, timeout_s: float = JOIN_TIMEOUT_S) -> None:
-        """Wait for all other ranks. Strangers are turned away and do not count."""
+        """Wait for all other ranks. Connections without the right token are closed and do not count."""
         deadline = time.monotonic() + timeout_s
         while len(self._lines) < self._size - 1:
             self._listener.settimeout(max(0.01, deadline - time.monotonic()))

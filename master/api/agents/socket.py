@@ -123,7 +123,7 @@ async def agents(socket: WebSocket, api: TheApi, pool: str = "", agent_id: str =
     peer = socket.client.host if socket.client else ""
     gateway = api.services.gateway
     try:
-        refused = gateway.stranger_reason(
+        refused = gateway.unauthenticated_reason(
             pool=pool, agent_id=agent_id, token=token, peer=peer, credential=credential
         )
         if refused:  # before anything of it is read

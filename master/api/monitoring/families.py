@@ -45,7 +45,7 @@ class Picture:
     experiments: Sequence[ExperimentLabels] = ()
     instances: Sequence[InstanceView] = ()
     cost: CostView | None = None
-    tally: FleetCounters | None = None
+    counters: FleetCounters | None = None
 
 
 _NOT_THERE = frozenset({"asking", "accepted", "cancelling"})
@@ -95,8 +95,8 @@ def own(picture: Picture) -> Iterator[Metric]:
     """Machines, money, slots and queues."""
     yield from _pools(picture)
     yield from _fleet(picture)
-    if picture.tally is not None:
-        yield from _done(picture.tally)
+    if picture.counters is not None:
+        yield from _done(picture.counters)
 
 
 def _pools(picture: Picture) -> Iterator[Metric]:
@@ -141,20 +141,22 @@ def _fleet(picture: Picture) -> Iterator[Metric]:
         yield spent
 
 
-def _done(tally: FleetCounters) -> Iterator[Metric]:
+def _done(counters: FleetCounters) -> Iterator[Metric]:
     launched = CounterMetricFamily(
         "windlass_launched_instances", "Machines launched", labels=("pool", "market")
     )
-    for (name, market), count in sorted(tally.machines.items()):
+    for (name, market), count in sorted(counters.machines.items()):
         launched.add_metric((name, market.value), count)
     refused = CounterMetricFamily(
         "windlass_launch_refusals", "Launches that were refused, by why", labels=("kind",)
     )
-    for kind, count in sorted(tally.refusals.items()):
+    for kind, count in sorted(counters.refusals.items()):
         refused.add_metric((kind,), count)
     yield from (launched, refused)
-    yield _histogram("windlass_plan_seconds", "How long planning took", tally.plans)
-    yield _histogram("windlass_pass_seconds", "How long a pass over the fleet took", tally.passes)
+    yield _histogram("windlass_plan_seconds", "How long planning took", counters.plans)
+    yield _histogram(
+        "windlass_pass_seconds", "How long a pass over the fleet took", counters.passes
+    )
 
 
 def _histogram(name: str, text: str, durations: Durations) -> Metric:

@@ -116,5 +116,5 @@ async def _picture(api: ApiContext, visible: Visibility) -> Picture:
         if fleet is None
         else [view for view in fleet.instances() if view.state != GONE],
         cost=None if fleet is None else fleet.cost(),
-        tally=None if fleet is None else fleet.tally,
+        counters=None if fleet is None else fleet.counters,
     )

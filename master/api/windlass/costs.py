@@ -68,7 +68,7 @@ async def costs(
     services = api.services
     which = month or month_of(services.clock.now().timestamp())
     every = which == "all" or by is GroupBy.MONTH
-    lines = await services.books.lines(None if every else which, by=by)
+    lines = await services.costs.lines(None if every else which, by=by)
     users = {user.id: user.username for user in services.auth.users()}
     sums = summed(
         lines,
@@ -88,10 +88,10 @@ async def costs(
 async def experiment_costs(id: RowId, visible: Visible, api: TheApi) -> Reply[ExperimentCostReply]:
     """What its slots on elastic machines cost so far, and what the whole of it will."""
     experiment = (await api.reads.experiments.experiment(id, visible)).experiment
-    books = api.services.books
+    costs = api.services.costs
     cost = experiment_cost(
-        await books.lines(experiment_id=id),
-        usd_per_hour=await books.usd_per_hour(id),
+        await costs.lines(experiment_id=id),
+        usd_per_hour=await costs.usd_per_hour(id),
         progress=experiment.progress,
         is_over=Phase(experiment.state).is_terminal,
     )

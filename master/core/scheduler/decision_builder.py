@@ -48,7 +48,7 @@ class DecisionBuilder:
         """`strict` promises are explained by `Availability`."""
         self.pool = pool
         self.ledger = open_ledger(pool)
-        self.books = self.ledger.books
+        self.accounts = self.ledger.accounts
         self.availability = Availability(pool.settings, self.ledger, strict=strict)
         self.starts: dict[str, Start] = {}
         self.reasons: dict[str, Waiting] = {}
@@ -85,7 +85,7 @@ class DecisionBuilder:
     ) -> None:
         self.availability.start(placement)
         self.placed[request.id] = Placed(request, shape, placement, backfilled)
-        self.books[request.job_id].hold(request)
+        self.accounts[request.job_id].hold(request)
         self.starts[request.id] = Start(
             request_id=request.id, placement=placement, backfilled=backfilled
         )
@@ -99,7 +99,7 @@ class DecisionBuilder:
             self._unfit[tier].add(shape)
             return False
         self.availability.promise(placement)
-        self.books[request.job_id].promised += request.slots
+        self.accounts[request.job_id].promised += request.slots
         if tier == REAL:
             self.placed[request.id] = Placed(request, shape, placement)
             self.wait_for(request, shape, self.availability.wait_on(placement))
@@ -136,7 +136,7 @@ class DecisionBuilder:
         if free_now is not None:
             self.start(request, shape, free_now)
         else:
-            self.books[request.job_id].promised += request.slots
+            self.accounts[request.job_id].promised += request.slots
             self.placed[request.id] = Placed(request, shape, cleared.placement)
             self.wait_for(request, shape, self.availability.wait_on(cleared.placement))
         return True
@@ -151,19 +151,19 @@ class DecisionBuilder:
             else:
                 self.placed[request.id] = one
                 self.availability.promise(placement)
-                self.books[request.job_id].promised += request.slots
+                self.accounts[request.job_id].promised += request.slots
                 self.wait_for(request, shape, self.availability.wait_on(placement))
 
     def unplace(self) -> list[Placed]:
         """Take all places back, to give them again otherwise; what had them, in the order of service."""
         placed = list(self.placed.values())
         for request, _, placement, _ in placed:
-            book = self.books[request.job_id]
+            account = self.accounts[request.job_id]
             if request.id in self.starts:
-                book.take_back(request)
+                account.take_back(request)
                 self.availability.undo_start(placement)
             else:
-                book.promised -= request.slots
+                account.promised -= request.slots
                 self.availability.undo_promise(placement)
         self.starts.clear()
         self.placed.clear()
@@ -188,16 +188,16 @@ class DecisionBuilder:
     def _ask(self, cleared: Clearing, request: Request, why: WhyReleased) -> None:
         for victim in cleared.victims:
             leaver = victim.request
-            book = self.books[leaver.job_id]
+            account = self.accounts[leaver.job_id]
             if leaver.id in self.starts:
                 del self.starts[leaver.id], self.placed[leaver.id]
-                book.take_back(leaver)
+                account.take_back(leaver)
                 self.availability.note_taken_back(victim)
             else:
                 self.releases[leaver.id] = Release(
                     request_id=leaver.id, why=why(victim, request), for_requests=(request.id,)
                 )
-                book.let_go(leaver)
+                account.let_go(leaver)
                 self.availability.note_asked(victim)
 
     def _is_anything_left(self, cleared: Clearing) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.fitting import RequestShape
-from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.ledger import JobAccount
 from master.core.scheduler.types import PoolState, Waiting
 
 NAMED = 3
@@ -30,11 +30,11 @@ def above_max_slots(shape: RequestShape, max_slots: int) -> Waiting:
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
 
 
-def max_slots_used(book: JobBook, claimed: int = 0) -> Waiting:
+def max_slots_used(account: JobAccount, claimed: int = 0) -> Waiting:
     """`claimed` are the slots that requests before it wait for and were not promised."""
-    used = book.held + book.leaving
-    text = f"max_slots limit reached ({used} of {count(book.job.max_slots or 0, 'slot')})"
-    more = book.promised + claimed
+    used = account.held + account.leaving
+    text = f"max_slots limit reached ({used} of {count(account.job.max_slots or 0, 'slot')})"
+    more = account.promised + claimed
     if more:
         text += f"; {more} more requested before it"
     return Waiting(reason=Reason(kind=ReasonKind.SHARE_USED, text=text))
@@ -89,16 +89,16 @@ def expected(shape: RequestShape, pool: PoolState) -> Waiting:
     return _capacity(ReasonKind.NEEDS_CAPACITY, text)
 
 
-def share_used(book: JobBook, share: int, total: int) -> Waiting:
-    used = book.held + book.leaving
+def share_used(account: JobAccount, share: int, total: int) -> Waiting:
+    used = account.held + account.leaving
     text = f"Fair-share limit reached ({used} of {count(share, 'slot')}; the pool has {total})"
-    if book.leaving:
-        text += f"; {book.leaving} are being released"
+    if account.leaving:
+        text += f"; {account.leaving} are being released"
     return _capacity(ReasonKind.SHARE_USED, text)
 
 
-def queued(book: JobBook, in_use: int, total: int, *, in_turn: bool) -> Waiting:
-    others = in_use - book.held - book.leaving
+def queued(account: JobAccount, in_use: int, total: int, *, in_turn: bool) -> Waiting:
+    others = in_use - account.held - account.leaving
     text = (
         f"queued: {others} of {count(total, 'slot')} are in use by other jobs at their fair share"
     )

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from master.core.scheduler import explain
 from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL, FreeSlots, RequestShape
-from master.core.scheduler.ledger import JobBook, Wanted
+from master.core.scheduler.ledger import JobAccount, Wanted
 from master.core.scheduler.shares import Entitlement, divide, proportion
 from master.core.scheduler.types import (
     Decision,
@@ -52,33 +52,33 @@ class Claim(NamedTuple):
     nth: int
     request: Request
     shape: RequestShape
-    book: JobBook
+    account: JobAccount
     reach: int
     """`part` in slots."""
 
 
-def claims_within(books: Mapping[str, JobBook], shares: Mapping[str, int]) -> list[Claim]:
+def claims_within(accounts: Mapping[str, JobAccount], shares: Mapping[str, int]) -> list[Claim]:
     """Every job's next requests, by (requested, id), up to its share and `max_slots`. Large gangs first, then those
     with blocked agents; equal ones take turns between jobs, by how much of its share each has."""
     claims: list[Claim] = []
-    for job_id, book in books.items():
-        share, room, reach = shares[job_id], book.room, book.held
-        for request, shape in book.waiting:
+    for job_id, account in accounts.items():
+        share, room, reach = shares[job_id], account.room, account.held
+        for request, shape in account.waiting:
             if reach >= share:
                 break
             after = reach + shape.slots
-            if after <= share and after - book.held <= room:
+            if after <= share and after - account.held <= room:
                 reach = after
                 claims.append(
                     Claim(
                         -shape.slots,
                         -len(shape.blocked),
                         reach / share,
-                        book.age,
+                        account.age,
                         len(claims),
                         request,
                         shape,
-                        book,
+                        account,
                         reach,
                     )
                 )
@@ -127,8 +127,8 @@ class _Round:
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
         self._builder = DecisionBuilder(pool)
-        self._books = self._builder.books
-        self._entitlements = {job: _entitlement(book) for job, book in self._books.items()}
+        self._accounts = self._builder.accounts
+        self._entitlements = {job: _entitlement(account) for job, account in self._accounts.items()}
         self._expected = self._builder.ledger.expected
         self._shares = self._divide(capacity(pool, self._builder.ledger.usage, self._expected))
 
@@ -166,7 +166,7 @@ class _Round:
         availability = self._builder.availability
         unfit: set[RequestShape] = set()
         unplaced: list[Claim] = []
-        for claim in claims_within(self._books, self._shares):
+        for claim in claims_within(self._accounts, self._shares):
             request, shape = claim.request, claim.shape
             placement = None if shape in unfit else availability.spare.find(shape)
             if placement is not None:
@@ -204,22 +204,22 @@ class _Round:
 
     def _search(self, shares: Mapping[str, int]) -> VictimSearch:
         """Among what runs, and what this decision starts: that is taken back rather than asked to leave."""
-        spare = {job: spare_slots(book, shares[job]) for job, book in self._books.items()}
+        spare = {job: spare_slots(account, shares[job]) for job, account in self._accounts.items()}
         builder = self._builder
         candidates = [
             one
             for one in self._pool.running
             if spare.get(one.request.job_id) and one.request.id not in builder.releases
         ]
-        for book in self._books.values():
-            if spare[book.job.id]:
+        for account in self._accounts.values():
+            if spare[account.job.id]:
                 candidates += [
                     Running(
                         request=request,
                         placement=builder.starts[request.id].placement,
                         started=self._pool.now,
                     )
-                    for request, _ in book.waiting
+                    for request, _ in account.waiting
                     if request.id in builder.starts
                 ]
         return VictimSearch(
@@ -237,34 +237,34 @@ class _Round:
             return False
         unfit: set[RequestShape] = set()
         queue = [
-            (self._above(book), book.age, book, iter(book.waiting))
-            for job_id, book in self._books.items()
-            if book.waiting and job_id not in builder.served_later
+            (self._above(account), account.age, account, iter(account.waiting))
+            for job_id, account in self._accounts.items()
+            if account.waiting and job_id not in builder.served_later
         ]
         heapq.heapify(queue)
         before = len(builder.starts)
         while queue:
-            _, age, book, rest = queue[0]
-            found = self._next_leftover(book, rest, unfit)
+            _, age, account, rest = queue[0]
+            found = self._next_leftover(account, rest, unfit)
             if found is None:
                 heapq.heappop(queue)
                 continue
             builder.start(*found)
-            heapq.heapreplace(queue, (self._above(book), age, book, rest))
+            heapq.heapreplace(queue, (self._above(account), age, account, rest))
         return len(builder.starts) > before
 
-    def _above(self, book: JobBook) -> float:
+    def _above(self, account: JobAccount) -> float:
         """How far the job is above its share, in the measure of shares."""
-        job_id = book.job.id
-        return (book.held - self._shares[job_id]) / proportion(self._entitlements[job_id])
+        job_id = account.job.id
+        return (account.held - self._shares[job_id]) / proportion(self._entitlements[job_id])
 
     def _next_leftover(
         self,
-        book: JobBook,
+        account: JobAccount,
         rest: Iterator[Wanted],
         unfit: set[RequestShape],
     ) -> tuple[Request, RequestShape, dict[str, int]] | None:
-        room = book.room
+        room = account.room
         for request, shape in rest:
             if shape in unfit or shape.slots > room:
                 continue
@@ -287,18 +287,18 @@ class _Round:
         claims: list[Claim] = []
         others: list[Claim] = []
         for claim in unmet:
-            within = claim.reach <= present[claim.book.job.id]
+            within = claim.reach <= present[claim.account.job.id]
             (claims if within and not fits[claim.shape] else others).append(claim)
         return others + self._serve_later(claims, present)
 
 
-def _entitlement(book: JobBook) -> Entitlement:
-    gang = min(book.gangs, default=0)
+def _entitlement(account: JobAccount) -> Entitlement:
+    gang = min(account.gangs, default=0)
     return Entitlement(
-        job_id=book.job.id,
-        weight=book.job.weight,
-        demand=book.demand,
-        floor=book.fixed,
+        job_id=account.job.id,
+        weight=account.job.weight,
+        demand=account.demand,
+        floor=account.fixed,
         gang=gang,
-        stays=book.gangs.get(gang, False),
+        stays=account.gangs.get(gang, False),
     )

@@ -38,7 +38,7 @@ Wanted: TypeAlias = tuple[Request, RequestShape]
 
 
 @dataclass(slots=True)
-class JobBook:
+class JobAccount:
     """One job's account. Counts only work with slots."""
 
     job: Job
@@ -103,7 +103,7 @@ class JobBook:
 class Ledger:
     """All of a pool's accounts, and its slots as they are and as they will be."""
 
-    books: dict[str, JobBook]
+    accounts: dict[str, JobAccount]
     """By job id, in the order of the queue."""
     usage: Usage
     sizes: dict[str, int]
@@ -131,7 +131,7 @@ def open_ledger(pool: PoolState) -> Ledger:
     expected = _expected_agents(pool)
     usage = usage_of(pool)
     ledger = Ledger(
-        books={},
+        accounts={},
         usage=usage,
         sizes=lasting_sizes(pool, usage),
         aux=[],
@@ -144,34 +144,34 @@ def open_ledger(pool: PoolState) -> Ledger:
         expected=expected,
         apart=by_kind(pool.agents),
     )
-    books = _books(pool)
-    _enter_running(books, pool.running)
-    _enter_waiting(ledger, books, pool)
-    _enter_gangs(ledger, books, pool)
-    ordered = sorted(books.values(), key=lambda book: queue_key(book.job, pool.settings))
-    for age, book in enumerate(ordered):
-        book.age = age
-        book.priority = priority_of(book.job, pool.settings)
-        ledger.books[book.job.id] = book
+    accounts = _accounts(pool)
+    _enter_running(accounts, pool.running)
+    _enter_waiting(ledger, accounts, pool)
+    _enter_gangs(ledger, accounts, pool)
+    ordered = sorted(accounts.values(), key=lambda account: queue_key(account.job, pool.settings))
+    for age, account in enumerate(ordered):
+        account.age = age
+        account.priority = priority_of(account.job, pool.settings)
+        ledger.accounts[account.job.id] = account
     return ledger
 
 
-def _books(pool: PoolState) -> dict[str, JobBook]:
+def _accounts(pool: PoolState) -> dict[str, JobAccount]:
     """One account per job that has or wants slots. A job nobody introduced is as old as its oldest request."""
-    books: dict[str, JobBook] = {}
+    accounts: dict[str, JobAccount] = {}
     unknown: dict[str, float] = {}
     for request in (*(r.request for r in pool.running), *pool.waiting):
         job_id = request.job_id
-        if request.slots <= 0 or job_id in books:
+        if request.slots <= 0 or job_id in accounts:
             continue
         job = pool.jobs.get(job_id)
         if job is not None:
-            books[job_id] = JobBook(job)
+            accounts[job_id] = JobAccount(job)
         else:
             unknown[job_id] = min(request.requested, unknown.get(job_id, request.requested))
     for job_id, since in unknown.items():
-        books[job_id] = JobBook(Job(id=job_id, submitted=since))
-    return books
+        accounts[job_id] = JobAccount(Job(id=job_id, submitted=since))
+    return accounts
 
 
 def _leaving(leavers: Iterable[Running]) -> dict[str, dict[str, int]]:
@@ -204,20 +204,20 @@ def expected_id(kind: int, number: int) -> str:
     return f"expected-{kind:03d}-{number:06d}"
 
 
-def _enter_running(books: dict[str, JobBook], running: Iterable[Running]) -> None:
+def _enter_running(accounts: dict[str, JobAccount], running: Iterable[Running]) -> None:
     for one in running:
         slots = one.request.slots
         if slots <= 0:
             continue
-        book = books[one.request.job_id]
-        book.enter_gang(one.request)
+        account = accounts[one.request.job_id]
+        account.enter_gang(one.request)
         if one.releasing:
-            book.leaving += slots
+            account.leaving += slots
         else:
-            book.hold(one.request)
+            account.hold(one.request)
 
 
-def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
+def _enter_waiting(ledger: Ledger, accounts: dict[str, JobAccount], pool: PoolState) -> None:
     whole = [(agent, size, size, REAL) for agent, size in ledger.sizes.items()]
     empty = FreeSlots(pool.settings, [*whole, *ledger.expected], ledger.apart)
     known: dict[tuple[int, bool, frozenset[str]], tuple[RequestShape, bool]] = {}
@@ -232,29 +232,29 @@ def _enter_waiting(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -
             shape = RequestShape(*asked)
             known[asked] = shape, empty.find(shape, EXPECTED) is not None
         shape, fits = known[asked]
-        book = books[request.job_id]
-        limit = book.job.max_slots
+        account = accounts[request.job_id]
+        limit = account.job.max_slots
         if limit is not None and slots > limit:
             ledger.above_max_slots.append((request, shape))
         elif not fits:
             ledger.hopeless.append((request, shape))
         else:
-            book.waiting.append((request, shape))
+            account.waiting.append((request, shape))
 
 
-def _enter_gangs(ledger: Ledger, books: dict[str, JobBook], pool: PoolState) -> None:
+def _enter_gangs(ledger: Ledger, accounts: dict[str, JobAccount], pool: PoolState) -> None:
     """A gang that could only run where work that nobody may preempt sits gets no turn: it would block the others."""
     fixed = ledger.usage.fixed
     sizes = sizes_unless_fixed(pool, ledger.usage)
     rows = [(agent, size, size - fixed.get(agent, 0), REAL) for agent, size in sizes.items()]
     rest = FreeSlots(pool.settings, [*rows, *ledger.expected], ledger.apart)
     reachable: dict[RequestShape, bool] = {}
-    for book in books.values():
-        for request, shape in book.waiting:
-            if shape.slots in book.gangs:
+    for account in accounts.values():
+        for request, shape in account.waiting:
+            if shape.slots in account.gangs:
                 continue
             fits = reachable.get(shape)
             if fits is None:
                 fits = reachable[shape] = rest.find(shape, EXPECTED) is not None
             if fits:
-                book.enter_gang(request)
+                account.enter_gang(request)

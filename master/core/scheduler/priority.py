@@ -31,7 +31,7 @@ from master.core.scheduler import explain
 from master.core.scheduler.backfill import Blockade
 from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL, RequestShape
-from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.ledger import JobAccount
 from master.core.scheduler.queue_order import in_queue_order
 from master.core.scheduler.rearrange import Rearranging, Room
 from master.core.scheduler.types import Decision, PoolState, Request, Running
@@ -59,15 +59,15 @@ class _Walk:
     def decide(self) -> Decision:
         builder, blockade = self._builder, self._blockade
         higher = same = level = 0
-        for book in builder.books.values():
-            priority = book.priority
+        for account in builder.accounts.values():
+            priority = account.priority
             if priority != level:
                 higher, same, level = higher + same, 0, priority
                 blockade.enter_priority()
             claimed = 0
-            for request, shape in book.waiting:
-                room = book.room - book.promised
-                if shape.slots <= room and self._serve(request, shape, book):
+            for request, shape in account.waiting:
+                room = account.room - account.promised
+                if shape.slots <= room and self._serve(request, shape, account):
                     continue
                 if request.id in builder.reasons:
                     same += 1
@@ -77,13 +77,13 @@ class _Walk:
                     claimed += shape.slots
                     same += 1
                 else:
-                    builder.reasons[request.id] = explain.max_slots_used(book, claimed)
+                    builder.reasons[request.id] = explain.max_slots_used(account, claimed)
         builder.reasons |= explain_queued(
             self._pool, builder.ledger, builder.availability, self._unplaced, builder.starts
         )
         return builder.finish(in_queue_order(self._pool, builder.ledger.aux))
 
-    def _serve(self, request: Request, shape: RequestShape, book: JobBook) -> bool:
+    def _serve(self, request: Request, shape: RequestShape, account: JobAccount) -> bool:
         """Start it, or find something it can wait for, or note that it has nothing. Whether it starts."""
         builder, blockade = self._builder, self._blockade
         held_back = blockade.holds_back(request)
@@ -94,12 +94,12 @@ class _Walk:
                 passes = blockade.is_anything_unplaced
                 builder.start(request, allowed, placement, backfilled=passes)
                 return True
-            if self._serve_later(request, allowed, book):
+            if self._serve_later(request, allowed, account):
                 return request.id in builder.starts
         blockade.note_unplaced(shape)
         return False
 
-    def _serve_later(self, request: Request, shape: RequestShape, book: JobBook) -> bool:
+    def _serve_later(self, request: Request, shape: RequestShape, account: JobAccount) -> bool:
         """Whether slots are reserved for it that come back, or that are expected."""
         builder = self._builder
         room = Room.NONE
@@ -107,7 +107,7 @@ class _Walk:
             if builder.promise(request, shape, REAL):
                 return True
             if self._preempts:
-                own = book.priority
+                own = account.priority
                 room = self._rearranging.make_room(
                     request, shape, lambda one: self._may_wait(one, own)
                 )
@@ -120,29 +120,29 @@ class _Walk:
             return False
         if not self._preempts:
             return False
-        search = self._search = self._search or self._victims_behind(book)
-        return builder.release_for(request, shape, search, self._why_released, rank=book.age)
+        search = self._search = self._search or self._victims_behind(account)
+        return builder.release_for(request, shape, search, self._why_released, rank=account.age)
 
-    def _victims_behind(self, first: JobBook) -> VictimSearch:
+    def _victims_behind(self, first: JobAccount) -> VictimSearch:
         """Among the work of jobs behind the first that asks."""
-        books = self._builder.books
-        behind = {job_id for job_id, book in books.items() if book.age > first.age}
+        accounts = self._builder.accounts
+        behind = {job_id for job_id, account in accounts.items() if account.age > first.age}
         return VictimSearch(
             self._availability.later,
             [one for one in self._pool.running if one.request.job_id in behind],
-            {job_id: Preemptibility(inf, rank=book.age) for job_id, book in books.items()},
+            {job_id: Preemptibility(inf, rank=account.age) for job_id, account in accounts.items()},
             now=self._pool.now,
             mixed_sizes=self._pool.settings.allow_heterogeneous_fits,
         )
 
     def _may_wait(self, request: Request, priority: int) -> bool:
         """For the sake of one with this priority: who has a higher one does not."""
-        return self._builder.books[request.job_id].priority >= priority
+        return self._builder.accounts[request.job_id].priority >= priority
 
     def _why_released(self, victim: Running, request: Request) -> str:
-        books = self._builder.books
-        priority = books[request.job_id].priority
+        accounts = self._builder.accounts
+        priority = accounts[request.job_id].priority
         who = f"a request of priority {priority}"
-        if books[victim.request.job_id].priority == priority:
+        if accounts[victim.request.job_id].priority == priority:
             who += ", ahead of it in the queue,"
         return f"{who} needs its slots: {request.id}"

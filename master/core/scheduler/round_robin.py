@@ -21,7 +21,7 @@ from itertools import takewhile
 
 from master.core.scheduler.decision_builder import DecisionBuilder
 from master.core.scheduler.fitting import EXPECTED, REAL
-from master.core.scheduler.ledger import JobBook, Wanted
+from master.core.scheduler.ledger import JobAccount, Wanted
 from master.core.scheduler.queue_order import by_age
 from master.core.scheduler.types import Decision, PoolState, Request
 from master.core.scheduler.unplaced import explain_turns
@@ -29,13 +29,15 @@ from master.core.scheduler.unplaced import explain_turns
 
 def decide(pool: PoolState) -> Decision:
     builder = DecisionBuilder(pool)
-    books = sorted(builder.books.values(), key=lambda book: (book.held + book.leaving, book.age))
+    accounts = sorted(
+        builder.accounts.values(), key=lambda account: (account.held + account.leaving, account.age)
+    )
     blocked_from = _first_hopeless(builder.ledger.hopeless)
-    round_ = [(book, _offered(book, blocked_from)) for book in books if book.waiting]
+    round_ = [(account, _offered(account, blocked_from)) for account in accounts if account.waiting]
     while round_:
-        round_ = [(book, rest) for book, rest in round_ if _take_turn(builder, book, rest)]
+        round_ = [(account, rest) for account, rest in round_ if _take_turn(builder, account, rest)]
     builder.reasons |= explain_turns(
-        pool, builder.ledger, books, builder.starts, builder.reasons, blocked_from
+        pool, builder.ledger, accounts, builder.starts, builder.reasons, blocked_from
     )
     return builder.finish(builder.ledger.aux)
 
@@ -48,21 +50,21 @@ def _first_hopeless(hopeless: Iterable[Wanted]) -> dict[str, Request]:
     return first
 
 
-def _offered(book: JobBook, blocked_from: Mapping[str, Request]) -> Iterator[Wanted]:
+def _offered(account: JobAccount, blocked_from: Mapping[str, Request]) -> Iterator[Wanted]:
     """A job's requests up to the first that could never be placed."""
-    first = blocked_from.get(book.job.id)
+    first = blocked_from.get(account.job.id)
     if first is None:
-        return iter(book.waiting)
-    return takewhile(lambda wanted: by_age(wanted[0]) < by_age(first), book.waiting)
+        return iter(account.waiting)
+    return takewhile(lambda wanted: by_age(wanted[0]) < by_age(first), account.waiting)
 
 
-def _take_turn(builder: DecisionBuilder, book: JobBook, rest: Iterator[Wanted]) -> bool:
+def _take_turn(builder: DecisionBuilder, account: JobAccount, rest: Iterator[Wanted]) -> bool:
     """Whether the job stays in the round."""
     offered = next(rest, None)
     if offered is None:
         return False
     request, shape = offered
-    if shape.slots > book.room - book.promised:
+    if shape.slots > account.room - account.promised:
         return False
     placement = builder.find_free(shape)
     if placement is not None:

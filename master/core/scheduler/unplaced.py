@@ -8,7 +8,7 @@ from typing import NamedTuple
 from master.core.scheduler import explain
 from master.core.scheduler.availability import Availability
 from master.core.scheduler.fitting import RequestShape
-from master.core.scheduler.ledger import JobBook, Ledger
+from master.core.scheduler.ledger import JobAccount, Ledger
 from master.core.scheduler.queue_order import by_age
 from master.core.scheduler.types import PoolState, Request, Start, Waiting
 from master.core.scheduler.usage import used_slots
@@ -28,18 +28,18 @@ def explain_shares(
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
     unfit: set[RequestShape] = set()
-    for job_id, book in ledger.books.items():
-        left = [e for e in book.waiting if e[0].id not in started]
+    for job_id, account in ledger.accounts.items():
+        left = [e for e in account.waiting if e[0].id not in started]
         if not left:
             continue
-        room = book.room - sum(shape.slots for request, shape in left if request.id in promised)
+        room = account.room - sum(shape.slots for request, shape in left if request.id in promised)
         same: dict[tuple[RequestShape, bool | None], Waiting] = {}
         for request, shape in left:
             if request.id in promised:
                 continue
             if shape.slots > room:
                 reasons[request.id] = same.get((shape, None)) or same.setdefault(
-                    (shape, None), explain.max_slots_used(book)
+                    (shape, None), explain.max_slots_used(account)
                 )
                 continue
             room -= shape.slots
@@ -52,7 +52,7 @@ def explain_shares(
                 unfit.add(shape)
             within = request.id in unmet
             reasons[request.id] = same.get((shape, within)) or same.setdefault(
-                (shape, within), _why(figures, book, shape, shares[job_id], within=within)
+                (shape, within), _why(figures, account, shape, shares[job_id], within=within)
             )
     return reasons
 
@@ -61,7 +61,7 @@ def explain_hopeless(pool: PoolState, ledger: Ledger) -> dict[str, Waiting]:
     """What no policy could start, however little else runs."""
     reasons: dict[str, Waiting] = {}
     for request, shape in ledger.above_max_slots:
-        limit = ledger.books[request.job_id].job.max_slots or 0
+        limit = ledger.accounts[request.job_id].job.max_slots or 0
         reasons[request.id] = explain.above_max_slots(shape, limit)
     same: dict[RequestShape, Waiting] = {}
     for request, shape in ledger.hopeless:
@@ -113,7 +113,7 @@ def explain_queued(
 def explain_turns(
     pool: PoolState,
     ledger: Ledger,
-    books: Iterable[JobBook],
+    accounts: Iterable[JobAccount],
     started: Mapping[str, Start],
     promised: Container[str],
     blocked_from: Mapping[str, Request],
@@ -124,18 +124,18 @@ def explain_turns(
     """
     reasons: dict[str, Waiting] = {}
     figures = Figures(pool, ledger, started)
-    for book in books:
-        room = book.room - book.promised
+    for account in accounts:
+        room = account.room - account.promised
         ahead = 0
         behind: Waiting | None = None
-        hopeless = blocked_from.get(book.job.id)
-        for request, shape in book.waiting:
+        hopeless = blocked_from.get(account.job.id)
+        for request, shape in account.waiting:
             if request.id in started or request.id in promised:
                 continue
             if hopeless is not None and by_age(request) > by_age(hopeless):
                 ahead = ahead or hopeless.slots
             if shape.slots > room:
-                reasons[request.id] = explain.max_slots_used(book, ahead)
+                reasons[request.id] = explain.max_slots_used(account, ahead)
             elif ahead:
                 behind = behind or explain.behind_first()
                 reasons[request.id] = behind
@@ -169,13 +169,13 @@ class Figures:
 
 
 def _why(
-    figures: Figures, book: JobBook, shape: RequestShape, share: int, *, within: bool
+    figures: Figures, account: JobAccount, shape: RequestShape, share: int, *, within: bool
 ) -> Waiting:
     free = figures.free_for(shape)
     if within or free >= shape.slots:
         return explain.scattered(shape, free, figures.total, in_turn=within)
-    if book.held + book.leaving > 0:
-        return explain.share_used(book, share, figures.total)
+    if account.held + account.leaving > 0:
+        return explain.share_used(account, share, figures.total)
     # Else its job's turn comes, and it is placed then.
-    obstructed = shape.slots not in book.gangs or shape.slots > figures.total - figures.fixed
-    return explain.queued(book, figures.in_use, figures.total, in_turn=obstructed)
+    obstructed = shape.slots not in account.gangs or shape.slots > figures.total - figures.fixed
+    return explain.queued(account, figures.in_use, figures.total, in_turn=obstructed)

@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from master.core.scheduler.fitting import REAL, FreeSlots, RequestShape, whole_agents
-from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.ledger import JobAccount
 from master.core.scheduler.types import Placement, Running
 
 RESTART_S = 60.0
@@ -69,14 +69,14 @@ class Clearing:
     victims: tuple[Running, ...]
 
 
-def spare_slots(book: JobBook, share: int) -> int:
+def spare_slots(account: JobAccount, share: int) -> int:
     """How many slots the job may be asked to give back: what it holds above its share rounded down to whole gangs."""
-    if book.held <= share:
+    if account.held <= share:
         return 0
     # Bit n: some of its gangs, with all that is not preemptible, make n slots within the share.
-    sums = 1 << book.fixed
+    sums = 1 << account.fixed
     within = ((1 << (share + 1)) - 1) | sums
-    for slots, gangs in book.preemptible.items():
+    for slots, gangs in account.preemptible.items():
         step = 1
         while gangs > 0:
             # 1, 2, 4, ... gangs at a time, and the rest, make every number of them.
@@ -84,7 +84,7 @@ def spare_slots(book: JobBook, share: int) -> int:
             sums |= (sums << slots * together) & within
             gangs -= together
             step *= 2
-    return book.held - (sums.bit_length() - 1)
+    return account.held - (sums.bit_length() - 1)
 
 
 class VictimSearch:

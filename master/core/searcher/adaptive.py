@@ -82,9 +82,11 @@ class Tournament:
     ) -> tuple[TournamentState, Actions]:
         return self._in_bracket(state, request_id, lambda b, s: b.on_exit(s, request_id, trials))
 
-    def progress(self, state: TournamentState, tally: ProgressSum) -> float:
+    def progress(self, state: TournamentState, progress_sum: ProgressSum) -> float:
         """The plain mean of the brackets', however many trials each has."""
-        each = [b.progress(s, tally) for b, s in zip(self.brackets, state.brackets, strict=True)]
+        each = [
+            b.progress(s, progress_sum) for b, s in zip(self.brackets, state.brackets, strict=True)
+        ]
         return math.fsum(each) / len(each)
 
     def _in_bracket(

@@ -183,7 +183,7 @@ class Asha:
             return state, ()
         return self._end(state, request_id, trials)
 
-    def progress(self, state: AshaState, tally: ProgressSum) -> float:
+    def progress(self, state: AshaState, progress_sum: ProgressSum) -> float:
         """By trials that have entered the lowest rung; once all have, by trials that are done."""
         entered = len(state.rungs[0].entries)
         progress = entered / (PROGRESS_AFTER_QUOTA * self.max_trials)

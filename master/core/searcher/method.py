@@ -52,10 +52,10 @@ class ProgressSum:
 
     @classmethod
     def of(cls, records: Iterable[TrialRecord]) -> ProgressSum:
-        tally = cls()
+        progress_sum = cls()
         for record in records:
-            tally = tally.changed(None, record)
-        return tally
+            progress_sum = progress_sum.changed(None, record)
+        return progress_sum
 
     def changed(self, old: TrialRecord | None, new: TrialRecord) -> ProgressSum:
         """With one record replaced, or added (`old` is None)."""
@@ -110,6 +110,6 @@ class Method(Protocol[S]):
         self, state: S, request_id: RequestId, trials: TrialFactory
     ) -> tuple[S, Actions]: ...
 
-    def progress(self, state: S, tally: ProgressSum) -> float:
+    def progress(self, state: S, progress_sum: ProgressSum) -> float:
         """From 0 to 1."""
         ...

@@ -75,9 +75,9 @@ class RandomSearch:
             return state, ()
         return CountState(created=state.created + 1), (self.create(state.created, trials),)
 
-    def progress(self, state: CountState, tally: ProgressSum) -> float:
+    def progress(self, state: CountState, progress_sum: ProgressSum) -> float:
         """The mean over the trials there are so far, so it goes back when a new one starts."""
-        return tally.mean_progress
+        return progress_sum.mean_progress
 
     def create(self, nth: int, trials: TrialFactory) -> Create:
         """The `nth` trial that counts, from 0."""

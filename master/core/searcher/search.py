@@ -56,15 +56,15 @@ class SearchState:
         default_factory=PersistentMap[RequestId, TrialRecord]
     )
     """Every trial requested so far."""
-    tally: ProgressSum = field(default_factory=ProgressSum)
+    progress_sum: ProgressSum = field(default_factory=ProgressSum)
     """Of `trials`."""
     closed: int = 0
 
     def with_records(self, changed: Mapping[RequestId, TrialRecord]) -> SearchState:
-        tally = self.tally
+        progress_sum = self.progress_sum
         for request_id, record in changed.items():
-            tally = tally.changed(self.trials.get(request_id), record)
-        return replace(self, trials=self.trials.updated(changed), tally=tally)
+            progress_sum = progress_sum.changed(self.trials.get(request_id), record)
+        return replace(self, trials=self.trials.updated(changed), progress_sum=progress_sum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Search:
 
     def progress(self, state: SearchState) -> float:
         """From 0 to 1, by the method's own measure; it may go back when new trials start."""
-        return float(self.method.progress(state.method, state.tally))
+        return float(self.method.progress(state.method, state.progress_sum))
 
     def is_over(self, state: SearchState) -> bool:
         """Whether the shutdown has been sent: every trial that was asked for has ended."""

@@ -36,7 +36,7 @@ def state_from_json(data: JsonMapping) -> SearchState:
     return SearchState(
         rng=RngState.from_json(data["rng"]),
         trials=PersistentMap(trials),
-        tally=ProgressSum.of(trials.values()),
+        progress_sum=ProgressSum.of(trials.values()),
         closed=data["closed"],
         method=_method_from_json(data["method"]),
     )

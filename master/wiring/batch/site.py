@@ -15,7 +15,7 @@ from master.wiring.batch.keys import OF_RELAY, channels_of, jobs_root
 from master.wiring.batch.pilots import batch_sections, pilots_of
 from master.wiring.batch.pools import SiteAccess, site_of
 from provisioner.batch.base import DISPATCHED, PILOTS, job_prefix
-from provisioner.batch.far_ends import RelayKeeper
+from provisioner.batch.relay_keeper import RelayKeeper
 from provisioner.batch.shared_site import SharedSite
 from windlass.base.clock import Clock
 

@@ -171,7 +171,7 @@ async def test_a_reply_that_is_not_read_is_given_up(
     assert await server.honest() == 200
 
 
-@pytest.mark.parametrize("server", [{"strangers_per_address": 20}], indirect=True)
+@pytest.mark.parametrize("server", [{"unauthenticated_per_address": 20}], indirect=True)
 async def test_the_stranger_who_waits_longest_makes_room(server: Server) -> None:
     slow = [await server.open(HALF_HEAD) for _ in range(20)]
     known = await server.open(server.head("GET", "/api/v1/me"))
@@ -192,7 +192,7 @@ async def test_open_files_are_left_for_others(server: Server) -> None:
     assert [await status_of(one) for one in slow[:30]] == [0] * 30
 
 
-@pytest.mark.parametrize("server", [{"strangers_per_address": 20}], indirect=True)
+@pytest.mark.parametrize("server", [{"unauthenticated_per_address": 20}], indirect=True)
 async def test_connections_of_a_relay_do_not_count_once_they_are_known(server: Server) -> None:
     head = server.head("GET", "/api/v1/me")
     behind_one_relay = [await server.open(head) for _ in range(200)]

@@ -161,7 +161,7 @@ async def test_after_the_handshake_a_request_must_come_as_well(server: Server) -
     writer.transport.abort()
 
 
-@pytest.mark.parametrize("server", [{"strangers": 20, "head_s": 600.0}], indirect=True)
+@pytest.mark.parametrize("server", [{"unauthenticated": 20, "head_s": 600.0}], indirect=True)
 async def test_handshakes_that_hang_are_bounded_and_others_get_in(server: Server) -> None:
     for _ in range(100):
         await server.open(HELLO)

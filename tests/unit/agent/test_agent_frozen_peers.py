@@ -11,9 +11,9 @@ import pytest
 from agent_bootstrap.channels import mux
 from agent_bootstrap.channels.mux import HEAD, FrameKind, Mux
 from agent_bootstrap.channels.streams import Stream
-from provisioner.batch import far_ends, pipes
-from provisioner.batch.far_ends import RelayKeeper
+from provisioner.batch import pipes, relay_keeper
 from provisioner.batch.pipes import LocalPipes, Pipe
+from provisioner.batch.relay_keeper import RelayKeeper
 
 LIMIT_S = 30
 
@@ -103,8 +103,8 @@ class RelaysThatStandStill(LocalPipes):
 async def test_a_relay_that_stands_still_is_killed_and_followed_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(far_ends, "Mux", partial(Mux, silence_s=0.05))
-    monkeypatch.setattr(far_ends, "FIRST_RETRY_S", 0.0)
+    monkeypatch.setattr(relay_keeper, "Mux", partial(Mux, silence_s=0.05))
+    monkeypatch.setattr(relay_keeper, "FIRST_RETRY_S", 0.0)
     monkeypatch.setattr(pipes, "END_S", 0.05)
     still = RelaysThatStandStill()
     keeper = asyncio.create_task(RelayKeeper(still, python="", root="", dial=nobody).run())

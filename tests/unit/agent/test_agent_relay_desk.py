@@ -23,7 +23,7 @@ from agent_bootstrap.channels.requested_transport import RequestedTransport, box
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.channels.tickets import NOTICE
 from agent_bootstrap.channels.transport_requests import FOLDER, TransportRequest
-from tests.fakes.ways_world import eventually, job_folder, until
+from tests.fakes.transports_world import eventually, job_folder, until
 
 ASK = TransportRequest(way="files", node="wl-1/0", session="0" * 16)
 

@@ -127,14 +127,14 @@ def an_intent() -> IntentRecord:
 
 
 def test_what_the_provisioner_did_is_counted() -> None:
-    tally = FleetCounters()
+    counters = FleetCounters()
     intent = an_intent()
-    tally.note([Launched(intent=intent, instance_ids=("a", "b"))])
-    tally.note([LaunchRefused(intent=intent, kind=BlockKind.QUOTA, message="no")] * 3)
-    tally.note([LaunchUnanswered(intent=intent, message="?")])
+    counters.note([Launched(intent=intent, instance_ids=("a", "b"))])
+    counters.note([LaunchRefused(intent=intent, kind=BlockKind.QUOTA, message="no")] * 3)
+    counters.note([LaunchUnanswered(intent=intent, message="?")])
     for seconds in (0.0005, 0.02, 0.03, 99.0):
-        tally.plans.add(seconds)
-    told = shown(Picture(tally=tally))
+        counters.plans.add(seconds)
+    told = shown(Picture(counters=counters))
     assert told["windlass_launched_instances_total"] == {("spot", "gpu"): 2.0}
     assert told["windlass_launch_refusals_total"] == {("quota",): 3.0, ("unanswered",): 1.0}
     buckets = told["windlass_plan_seconds_bucket"]

@@ -66,6 +66,6 @@ def test_files_are_touched_with_the_rights_of_whom_the_owners_tasks_run_as(
     places = CheckpointPlaces(cluster=OURS, os_user=cluster.os_user)
     assert places.run_as(TaskOwner(1, 2)) == RunAs(uid=1000, gid=500)
     assert places.run_as(TaskOwner(1, 1)) == RunAs(uid=1000, gid=1000)
-    assert places.stranger() == RunAs(uid=65530, gid=65530)
+    assert places.other_user() == RunAs(uid=65530, gid=65530)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert places.run_as(TaskOwner(1, 2)) is None

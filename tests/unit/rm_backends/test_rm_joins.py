@@ -9,7 +9,7 @@ import pytest
 from agent_bootstrap.protocol import PROTOCOL_VERSION
 from rm_backends.agents.joining import credential_hash
 from rm_backends.agents.options import PoolOptions
-from rm_backends.agents.refusals import MAX_KNOWN, MAX_STRANGERS, Refusals
+from rm_backends.agents.refusals import MAX_KNOWN, MAX_UNAUTHENTICATED, Refusals
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.views import AgentStatus, JoinRequest, RefusalView
@@ -160,7 +160,7 @@ def test_who_was_refused_is_listed_until_it_is_taken() -> None:
     async def main() -> None:
         async with agents_world(*POOLS) as world:
             for _ in range(3):
-                stranger = world.shared.gateway.stranger_reason(
+                stranger = world.shared.gateway.unauthenticated_reason(
                     pool="gpu", agent_id="a1", token="wrong", peer="10.1.1.1"
                 )
                 assert "not valid for pool 'gpu'" in stranger
@@ -187,10 +187,10 @@ def test_strangers_push_out_only_each_other() -> None:
             agent_id=name, pool="p" * 999, address="x", reason="r" * 9999, first=at, last=at
         )
 
-    refusals.note(one("known", 0), stranger=False)
+    refusals.note(one("known", 0), unauthenticated=False)
     for number in range(10 * MAX_KNOWN):
-        refusals.note(one(f"stranger-{number}", number), stranger=True)
+        refusals.note(one(f"stranger-{number}", number), unauthenticated=True)
     listed = refusals.all()
-    assert len(listed) == MAX_STRANGERS + 1
+    assert len(listed) == MAX_UNAUTHENTICATED + 1
     assert listed[-1].agent_id == "known"
     assert max(len(r.pool) + len(r.reason) for r in listed) < 1300

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from master.core.scheduler.fitting import REAL, FreeSlots, RequestShape
-from master.core.scheduler.ledger import JobBook
+from master.core.scheduler.ledger import JobAccount
 from master.core.scheduler.types import Job, Placement, Request, Running, SchedulerSettings
 from master.core.scheduler.victims import Preemptibility, VictimSearch, spare_slots
 
@@ -200,8 +200,10 @@ def test_agents_of_several_sizes_are_cleared_together() -> None:
 )
 def test_spare_slots(share: int, preemptible: dict[int, int], fixed: int, spare: int) -> None:
     held = fixed + sum(slots * gangs for slots, gangs in preemptible.items())
-    book = JobBook(Job(id="a", submitted=0.0), held=held, fixed=fixed, preemptible=preemptible)
-    assert spare_slots(book, share) == spare
+    account = JobAccount(
+        Job(id="a", submitted=0.0), held=held, fixed=fixed, preemptible=preemptible
+    )
+    assert spare_slots(account, share) == spare
 
 
 def ranked(running: list[Running], ranks: dict[str, int]) -> VictimSearch:

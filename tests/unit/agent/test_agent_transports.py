@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.master_transports import MasterWays, through_gate, ways_of
+from agent_bootstrap.agent.master_transports import MasterTransports, through_gate, transports_of
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.channels.gate import Gate, owner_of
 from agent_bootstrap.channels.streams import Stream, connected
 from agent_bootstrap.protocol import Channel, ChannelClosed
 from tests.fakes.memory_channel import memory_channel
-from tests.fakes.ways_world import Port
+from tests.fakes.transports_world import Port
 from windlass.base.errors import InvalidConfig, PermissionDenied
 
 
@@ -38,25 +38,25 @@ class FakeWay:
 
 
 class World:
-    """An agent with three ways, and a master that answers as `says` tells it."""
+    """An agent with three transports, and a master that answers as `says` tells it."""
 
     def __init__(self, options: AgentOptions, port: Port) -> None:
         self.options = options
-        self.ways = {name: FakeWay(name, port) for name in ("direct", "relay", "ssh")}
+        self.transports = {name: FakeWay(name, port) for name in ("direct", "relay", "ssh")}
         self.says: Exception | None = None
         self.direct_fails = ""
         self.dialled: list[str] = []
         self.agent = self.again()
 
-    def again(self) -> MasterWays:
-        return MasterWays(self.options, self.ways, dial=self._dial)
+    def again(self) -> MasterTransports:
+        return MasterTransports(self.options, self.transports, dial=self._dial)
 
     async def _dial(self, options: AgentOptions, credential: str) -> Channel:
         self.dialled.append(options.url)
         if self.says is not None:
             raise self.says
-        if options.url == self.options.url and self.ways["direct"].why:
-            raise ChannelClosed(self.ways["direct"].why)
+        if options.url == self.options.url and self.transports["direct"].why:
+            raise ChannelClosed(self.transports["direct"].why)
         return memory_channel()[0]
 
 
@@ -101,8 +101,8 @@ async def test_the_network_is_used_where_it_leads_there(world: World) -> None:
 
 
 async def test_the_next_way_is_taken_and_operators_learn_why(world: World) -> None:
-    world.ways["direct"].why = "no answer"
-    world.ways["relay"].why = "none runs on the login node"
+    world.transports["direct"].why = "no answer"
+    world.transports["relay"].why = "none runs on the login node"
     await world.agent.connect("c")
     assert world.agent.notes() == (
         "reaches the master by ssh (direct: no answer; relay: none runs on the login node)",
@@ -114,7 +114,7 @@ async def test_the_next_way_is_taken_and_operators_learn_why(world: World) -> No
 
 
 async def test_no_way_says_why_of_each(world: World) -> None:
-    for way in world.ways.values():
+    for way in world.transports.values():
         way.why = f"not by {way.name}\x1b"
     with pytest.raises(ChannelClosed) as failed:
         await world.agent.connect("c")
@@ -124,13 +124,13 @@ async def test_no_way_says_why_of_each(world: World) -> None:
 
 
 async def test_the_way_that_was_good_is_tried_first(world: World) -> None:
-    world.ways["direct"].why = "no answer"
+    world.transports["direct"].why = "no answer"
     await world.agent.connect("c")
-    world.ways["direct"].why = ""
+    world.transports["direct"].why = ""
     del world.dialled[:]
     await world.agent.connect("c")
     assert [url.rpartition(":")[0] for url in world.dialled] == ["https://127.0.0.1"]
-    world.ways["relay"].why = "ended"
+    world.transports["relay"].why = "ended"
     await world.agent.connect("c")
     assert world.agent.reached() is world.options
 
@@ -138,15 +138,15 @@ async def test_the_way_that_was_good_is_tried_first(world: World) -> None:
 async def test_tasks_keep_their_port_when_the_way_changes_and_when_the_agent_does(
     world: World,
 ) -> None:
-    world.ways["direct"].why = "no answer"
+    world.transports["direct"].why = "no answer"
     await world.agent.connect("c")
     at = gate_port(world)
-    world.ways["direct"].why, world.ways["relay"].why = "", "ended"
+    world.transports["direct"].why, world.transports["relay"].why = "", "ended"
     await world.agent.connect("c")
     assert world.agent.reached() is world.options
     assert await echoed(at) == b"hello"
     await world.agent.close()
-    for way in world.ways.values():
+    for way in world.transports.values():
         way.why = ""
     world.agent = world.again()
     await world.agent.connect("c")
@@ -161,7 +161,7 @@ async def test_a_master_that_refuses_us_is_not_asked_by_another_way(world: World
 
 
 async def test_a_certificate_that_is_not_the_masters_is_a_reason(world: World) -> None:
-    world.ways["direct"].why = "no answer"
+    world.transports["direct"].why = "no answer"
     world.says = ChannelClosed("cannot reach it: the certificate is not the expected one")
     with pytest.raises(ChannelClosed, match="relay: cannot reach it: the certificate"):
         await world.agent.connect("c")
@@ -188,15 +188,16 @@ def test_ways_that_cannot_be(tmp_path: Path, settings: dict[str, object], proble
 
 def test_ways_are_made_in_their_order(tmp_path: Path) -> None:
     options = made(tmp_path, channels="ssh,direct,relay,direct", job_folder="/jobs/wl-1/nodes/0")
-    assert list(ways_of(options, {})) == ["ssh", "direct", "relay"]
+    assert list(transports_of(options, {})) == ["ssh", "direct", "relay"]
 
 
 async def test_ssh_goes_where_the_job_was_submitted(tmp_path: Path) -> None:
-    way = ways_of(made(tmp_path, channels="ssh"), {})["ssh"]
+    way = transports_of(made(tmp_path, channels="ssh"), {})["ssh"]
     with pytest.raises(OSError, match="no login node is known: set ssh_login"):
         await way.open()
     assert (
-        vars(ways_of(made(tmp_path, channels="ssh"), {"PBS_O_HOST": "l1"})["ssh"])["_login"] == "l1"
+        vars(transports_of(made(tmp_path, channels="ssh"), {"PBS_O_HOST": "l1"})["ssh"])["_login"]
+        == "l1"
     )
 
 

@@ -1,4 +1,4 @@
-"""The master's ends of the ways to it that are no network: it starts what stands between, and connects to its own port.
+"""Keeps the relay running by which agents without a network path reach the master, connected to its port.
 
 A relay runs on the login node for as long as this master; when it ends or the connection to the login node is lost,
 another one is started. Nothing reaches anything but the port of the master.

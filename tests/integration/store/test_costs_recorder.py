@@ -1,4 +1,4 @@
-"""The books of costs, on both databases: exact to the machine, once only, by job, user and experiment."""
+"""The costs of costs, on both databases: exact to the machine, once only, by job, user and experiment."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def gone(record: InstanceRecord, at: float) -> InstanceRecord:
 class World:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
-        self.books = CostRecorder(store, clock)
-        self.fleet = FleetRepository(store, self.books.note)
+        self.costs = CostRecorder(store, clock)
+        self.fleet = FleetRepository(store, self.costs.note)
 
     async def users(self) -> None:
         unit = UnitOfWork()
@@ -99,7 +99,7 @@ class World:
 
     async def sums(self, by: Callable[[CostLine], Any]) -> dict[Any, Any]:
         found: dict[Any, float] = {}
-        for line in await self.books.lines():
+        for line in await self.costs.lines():
             found[by(line)] = found.get(by(line), 0.0) + line.usd
         return {key: pytest.approx(usd, abs=1e-6) for key, usd in found.items()}
 
@@ -119,14 +119,14 @@ async def test_costs_are_booked_while_machines_live_and_settled_when_they_are_go
     world.clock.advance(HOUR)
     live = await world.sums(lambda x: (x.job_id, x.kind.value))
     assert live == {("", "boot"): 8 / 60, ("job-a", "busy"): 8 * 59 / 60}
-    await world.books.book()
+    await world.costs.record()
     assert await world.sums(lambda x: (x.job_id, x.kind.value)) == live
     world.clock.advance(HOUR)
     await world.save(gone(machine(), START + 2 * HOUR))
-    await world.books.book()
+    await world.costs.record()
     assert await world.sums(lambda x: x.month) == {"2026-01": 16.0}
     assert await world.store.read(select(FleetInstance)) == []
-    await world.books.book()
+    await world.costs.record()
     assert await world.sums(lambda x: x.user_id) == {None: 8 / 60, 1: 16 - 8 / 60}
 
 
@@ -136,11 +136,11 @@ async def test_another_master_goes_on_where_the_last_one_stopped(world: World) -
     await world.ran("b", 2, "m", 2, 60, None)
     for _ in range(5):
         world.clock.advance(777)
-        await CostRecorder(world.store, world.clock).book()
+        await CostRecorder(world.store, world.clock).record()
     end = START + 5 * 777 + 10
     world.clock.advance(10)
     await world.save(gone(machine(), end), gone(machine("n"), end))
-    await CostRecorder(world.store, world.clock).book()
+    await CostRecorder(world.store, world.clock).record()
     each = 8 * (5 * 777 + 10) / HOUR
     assert await world.sums(lambda x: x.instance_id) == {"m": each, "n": each}
     assert await world.sums(lambda x: (x.experiment_id, x.instance_id)) == {
@@ -153,15 +153,15 @@ async def test_another_master_goes_on_where_the_last_one_stopped(world: World) -
 
 async def test_spending_of_users_counts_what_is_not_booked_yet(world: World) -> None:
     await world.save(machine())
-    await world.books.book()
-    assert world.books.spending.usd_per_hour == {}
+    await world.costs.record()
+    assert world.costs.spending.usd_per_hour == {}
     await world.ran("a", 1, "m", 2, 60, None)
     world.clock.advance(HOUR)
-    await world.books.book()
-    assert world.books.spending.month_usd == {"ann": pytest.approx(4 * (HOUR - 60) / HOUR)}
-    assert world.books.spending.usd_per_hour == {"ann": pytest.approx(4.0)}
-    assert await world.books.usd_per_hour(10) == pytest.approx(4.0)
-    assert await world.books.usd_per_hour(20) == 0.0
+    await world.costs.record()
+    assert world.costs.spending.month_usd == {"ann": pytest.approx(4 * (HOUR - 60) / HOUR)}
+    assert world.costs.spending.usd_per_hour == {"ann": pytest.approx(4.0)}
+    assert await world.costs.usd_per_hour(10) == pytest.approx(4.0)
+    assert await world.costs.usd_per_hour(20) == 0.0
 
 
 async def test_spending_begins_anew_with_the_month(world: World) -> None:
@@ -169,11 +169,11 @@ async def test_spending_begins_anew_with_the_month(world: World) -> None:
     await world.save(machine(created_at=START + last - HOUR, ready_at=START + last - HOUR))
     await world.ran("a", 1, "m", 4, last - HOUR, None)
     world.clock.advance(last - 1)
-    await world.books.book()
-    assert world.books.spending.month_usd == {"ann": pytest.approx(8.0, abs=0.01)}
+    await world.costs.record()
+    assert world.costs.spending.month_usd == {"ann": pytest.approx(8.0, abs=0.01)}
     world.clock.advance(HOUR + 1)
-    await world.books.book()
-    assert world.books.spending.month_usd == {"ann": pytest.approx(8.0)}
+    await world.costs.record()
+    assert world.costs.spending.month_usd == {"ann": pytest.approx(8.0)}
     assert await world.sums(lambda x: x.month) == {"2026-01": 8.0, "2026-02": 8.0}
 
 
@@ -183,15 +183,15 @@ async def test_machines_of_months_long_past_are_summed_up(world: World) -> None:
         await world.ran(f"a{number}", 1, name, 4, 60, HOUR)
         await world.save(gone(machine(name), START + HOUR))
     world.clock.advance(2 * HOUR)
-    await world.books.book()
+    await world.costs.record()
     before = await world.sums(lambda x: (x.month, x.job_id, x.kind, x.experiment_id))
-    assert len(await world.books.lines()) == 40
-    await world.books.roll_up()
-    assert len(await world.books.lines()) == 40
+    assert len(await world.costs.lines()) == 40
+    await world.costs.roll_up()
+    assert len(await world.costs.lines()) == 40
     world.clock.advance(100 * 86400)
-    await world.books.roll_up()
-    await world.books.roll_up()
-    assert len(await world.books.lines()) == 21
+    await world.costs.roll_up()
+    await world.costs.roll_up()
+    assert len(await world.costs.lines()) == 21
     assert await world.sums(lambda x: (x.month, x.job_id, x.kind, x.experiment_id)) == before
 
 
@@ -199,15 +199,15 @@ async def test_a_machine_is_not_booked_each_minute(world: World) -> None:
     await world.save(machine())
     await world.ran("a", 1, "m", 4, 60, None)
     world.clock.advance(120)
-    await world.books.book()
+    await world.costs.record()
     booked = select(FleetInstance.booked_until)
     assert await world.store.read(booked) == [START + 60]
     world.clock.advance(1800)
-    await world.books.book()
+    await world.costs.record()
     assert await world.store.read(booked) == [START + 60]
     assert await world.sums(lambda x: x.job_id) == {"": 8 / 60, "job-a": 8 * 1860 / HOUR}
     world.clock.advance(1800)
-    await world.books.book()
+    await world.costs.record()
     assert await world.store.read(booked) == [START + 3660]
 
 
@@ -215,14 +215,14 @@ async def test_what_a_run_cost_is_booked_before_anybody_can_delete_it(world: Wor
     await world.save(machine())
     await world.ran("a", 1, "m", 4, 60, 600)
     world.clock.advance(700)
-    await world.books.book()
+    await world.costs.record()
     unit = UnitOfWork()
     unit.delete(Allocation, {"task_id": "a"})
     unit.delete(Task, {"id": "a"})
     await world.store.commit(unit)
     world.clock.advance(HOUR)
-    for books in (world.books, CostRecorder(world.store, world.clock)):
-        lines = await books.lines()
+    for costs in (world.costs, CostRecorder(world.store, world.clock)):
+        lines = await costs.lines()
         assert sum(x.usd for x in lines if x.job_id == "job-a") == pytest.approx(8 * 540 / HOUR)
 
 
@@ -232,10 +232,10 @@ async def test_work_that_fell_back_costs_in_the_pool_where_it_ran(world: World) 
     world.clock.advance(HOUR)
     found = {("other", "", None): 8 / 60, ("other", "job-a", 10): 8 * 59 / 60}
     assert await world.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
-    await CostRecorder(world.store, world.clock).book()
+    await CostRecorder(world.store, world.clock).record()
     again = World(world.store, world.clock)
     assert await again.sums(lambda x: (x.pool, x.job_id, x.experiment_id)) == found
-    assert await again.books.usd_per_hour(10) == pytest.approx(8.0)
+    assert await again.costs.usd_per_hour(10) == pytest.approx(8.0)
 
 
 async def test_a_clock_that_is_set_back_loses_no_run(world: World) -> None:
@@ -253,9 +253,9 @@ async def test_the_database_sums_up_as_we_do(world: World, by: GroupBy) -> None:
     await world.ran("a", 1, "m", 2, 60, 600)
     await world.ran("b", 2, "n", 4, 60, None)
     world.clock.advance(HOUR)
-    whole = condensed(await world.books.lines(), by)
-    await world.books.book()
-    again = condensed(await world.books.lines(by=by), by)
+    whole = condensed(await world.costs.lines(), by)
+    await world.costs.record()
+    again = condensed(await world.costs.lines(by=by), by)
 
     def shown(lines: list[CostLine]) -> dict[str, Any]:
         bare = {str(replace(x, usd=0, hours=0)): x for x in lines}
@@ -280,9 +280,9 @@ async def test_what_is_kept_up_is_what_would_be_read_anew(world: World) -> None:
             case 2:
                 await world.ran(f"r{turn}", 2, name, 1, max(0.0, at - 50), at)
             case 3:
-                await world.books.book()
+                await world.costs.record()
         anew = CostRecorder(world.store, world.clock)
-        await world.books.book() if chance.random() < 0.2 else None
+        await world.costs.record() if chance.random() < 0.2 else None
 
         def shown(lines: list[CostLine]) -> dict[Any, Any]:
             sums: dict[Any, float] = {}
@@ -296,5 +296,5 @@ async def test_what_is_kept_up_is_what_would_be_read_anew(world: World) -> None:
 
 async def _now(world: World) -> list[CostLine]:
     """Not what served the last reader."""
-    world.books._unbooked.at = float("-inf")
-    return await world.books.lines()
+    world.costs._unbooked.at = float("-inf")
+    return await world.costs.lines()

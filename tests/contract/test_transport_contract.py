@@ -15,8 +15,8 @@ import pytest
 
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.channels.through_relay import RelayAddress, ThroughRelay
-from tests.fakes import ways_world
-from tests.fakes.ways_world import World, eventually, job_folder, until
+from tests.fakes import transports_world
+from tests.fakes.transports_world import World, eventually, job_folder, until
 from tests.sshd import MISSING, SSHD
 
 
@@ -42,7 +42,10 @@ WAYS = [
 
 @pytest.fixture(params=WAYS)
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    async with getattr(ways_world, request.param)(tmp_path) as world, asyncio.timeout(LIMIT_S):
+    async with (
+        getattr(transports_world, request.param)(tmp_path) as world,
+        asyncio.timeout(LIMIT_S),
+    ):
         yield world
 
 
@@ -149,18 +152,18 @@ async def test_a_master_that_does_not_listen_is_no_stream(world: World) -> None:
 
 
 async def test_nothing_is_left_when_the_agent_goes(world: World) -> None:
-    before = set(ways_world.sockets_left())
+    before = set(transports_world.sockets_left())
     stream = await world.way.open()
     await stream.write(b"hello")
     await world.way.close()
     await until(lambda: not world.between())
-    assert not set(ways_world.sockets_left()) - before
+    assert not set(transports_world.sockets_left()) - before
     stream.close()
 
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[World]:
-    async with ways_world.relay(tmp_path) as world, asyncio.timeout(LIMIT_S):
+    async with transports_world.relay(tmp_path) as world, asyncio.timeout(LIMIT_S):
         yield world
 
 

@@ -1,4 +1,4 @@
-"""Ways to the master beside the network itself: bytes a second both ways, and one round trip.
+"""Ways to the master beside the network itself: bytes a second both transports, and one round trip.
 
 Everything is on this machine: what is measured is what a way adds. srun is played by a program that runs its command.
 Goal, by every way: 5 MiB a second, which is 50,000 lines of output of 100 bytes, and 100 ms for a round trip.
@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.channels.streams import Stream, Way
+from agent_bootstrap.channels.streams import Stream, Transport
 from benchmarks.arguments import arguments, sized
-from tests.fakes import ways_world
+from tests.fakes import transports_world
 from tests.sshd import SSHD
 
 LOCAL = ("direct", "relay", "srun", "files")
@@ -35,7 +35,7 @@ async def read(stream: Stream, count: int) -> None:
         count -= len(data)
 
 
-async def round_trip_ms(way: Way, rounds: int) -> float:
+async def round_trip_ms(way: Transport, rounds: int) -> float:
     stream = await way.open()
     seconds = []
     for _ in range(rounds):
@@ -47,7 +47,7 @@ async def round_trip_ms(way: Way, rounds: int) -> float:
     return statistics.median(seconds) * 1000
 
 
-async def mib_per_s(way: Way, mib: int) -> float:
+async def mib_per_s(way: Transport, mib: int) -> float:
     """There and back at the same time."""
     stream = await way.open()
 
@@ -66,7 +66,7 @@ async def mib_per_s(way: Way, mib: int) -> float:
 
 async def measure(name: str, folder: Path, rounds: int, mib: int) -> tuple[float, float]:
     rounds, mib = SLOW.get(name, (rounds, mib))
-    async with getattr(ways_world, name)(folder) as world:
+    async with getattr(transports_world, name)(folder) as world:
         await round_trip_ms(world.way, 3)
         return await round_trip_ms(world.way, rounds), await mib_per_s(world.way, mib)
 

@@ -1,4 +1,4 @@
-"""A master's port, and each way to it with what stands between, for the contract of ways."""
+"""A master's port, and each way to it with what stands between, for the contract of transports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pathlib import Path
 import psutil
 
 from agent_bootstrap.channels.requested_transport import RequestedTransport
-from agent_bootstrap.channels.streams import Direct, Way, connected
+from agent_bootstrap.channels.streams import Direct, Transport, connected
 from agent_bootstrap.channels.through_relay import RelayAddress, ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
-from provisioner.batch.far_ends import RelayKeeper
 from provisioner.batch.pipes import LocalPipes, Pipes
+from provisioner.batch.relay_keeper import RelayKeeper
 from provisioner.batch.ssh_pipes import SshPipes
 from tests.sshd import login_node
 
@@ -86,7 +86,7 @@ class Port:
 @dataclass
 class World:
     port: Port
-    way: Way
+    way: Transport
     cut: Callable[[], Awaitable[None]]
     """Break what stands between; it comes back by itself."""
     between: Callable[[], list[psutil.Process]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).parts[0] in REAL_PROCESSES:
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays to the end: the collector of garbage looks at it no more."""
+    gc.collect()
+    gc.freeze()
 
 
 _real_connect = socket.socket.connect

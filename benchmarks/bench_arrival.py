@@ -16,9 +16,9 @@ from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
 from master.serve import tune_interpreter
 from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from windlass.base.clock import SystemClock
 
 BUDGET_MS = 150.0

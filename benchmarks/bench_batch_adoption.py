@@ -17,7 +17,6 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
@@ -30,10 +29,10 @@ from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest, Granted, LossKind, Lost, RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
 from rm_backends.batch.leases import Lease, LeaseState
-from rm_backends.batch.shapes import DispatchOptions
 from tests.contract.providers.pilots import FakePilotCase
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
-from tests.fakes.batch_world import BatchWorld
+from tests.fakes.batch_world import BatchWorld, slurm_pool
+from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.slurm_commands import FakeSlurm, Job
 from tests.fakes.virtual_time import run
 from tests.stores import leading_store
@@ -122,7 +121,7 @@ async def dispatched(folder: Path) -> float:
         await LeaseRepository(store).save(mine)
         begun = time.perf_counter()
         dispatcher = Dispatcher(
-            pools=[DispatchOptions(pool="gpu")],
+            pools=[slurm_pool("gpu")],
             system=SlurmSystem(slurm),
             host=Host(),
             store=LeaseRepository(store),
@@ -131,6 +130,7 @@ async def dispatched(folder: Path) -> float:
             clock=clock,
             ids=Ids.seeded(1),
             cluster_id=CLUSTER,
+            check_lease=still_leads,
         )
         await dispatcher.load()
         await dispatcher._step()
@@ -144,7 +144,8 @@ async def dispatched(folder: Path) -> float:
 async def pilots(folder: Path) -> float:
     case = FakePilotCase(folder)
     await case.provider.open()
-    case.provider.pools = tuple(replace(p, max_queued=JOBS) for p in case.provider.pools)
+    case.more["max_queued"] = JOBS
+    case.reconfigure()
     await asyncio.gather(*(case.provider.launch(case.intent()) for _ in range(JOBS)))  # as arrays
     add_others(case.slurm)
     await case.provider.list()
@@ -159,7 +160,7 @@ async def pilots(folder: Path) -> float:
 async def agents_back(folder: Path) -> tuple[float, float]:
     """CPU and virtual seconds from the start of a master until every agent is back, and nothing was lost."""
     async with agents_world(starts=False) as world:
-        batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=AGENTS))
+        batch = BatchWorld(world, folder, slurm_pool(max_queued=AGENTS))
         batch.site.nodes = AGENTS
         batch.site.holds_back = True
         await batch.start()

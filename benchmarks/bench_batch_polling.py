@@ -19,6 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,10 @@ from provisioner.providers.base import LaunchIntent
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions
 from provisioner.providers.pilots.provider import PilotProvider
+from provisioner.sections.batch import SlurmSection
 from rm_backends.batch.dispatcher import Dispatcher
-from rm_backends.batch.shapes import DispatchOptions
+from tests.fakes.batch_world import slurm_pool
+from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.slurm_commands import FakeSlurm, Job
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock
@@ -127,9 +130,13 @@ def provider_of(folder: Path, slurm: FakeSlurm, clock: ManualClock, pools: int) 
         PilotOptions(
             pool=f"pool-{number}",
             files=JobFiles(root=folder / "jobs", python="python3", agent={}),
-            queue="gpu",
-            walltimes_s=(3600.0,),
-            max_queued=OURS,
+            section=SlurmSection(
+                type="slurm",
+                mode="pilot",
+                partition="gpu",
+                walltimes=(timedelta(hours=1),),
+                max_queued=OURS,
+            ),
         )
         for number in range(pools)
     ]
@@ -199,7 +206,7 @@ async def dispatched(folder: Path, foreign: int, pools: int) -> Looks:
         await LeaseRepository(store).save(mine)
         names = ["gpu", *(f"pool-{number}" for number in range(1, pools))]
         dispatcher = Dispatcher(
-            pools=[DispatchOptions(pool=name) for name in names],
+            pools=[slurm_pool(name) for name in names],
             system=SlurmSystem(slurm),
             host=Host(),
             store=LeaseRepository(store),
@@ -208,6 +215,7 @@ async def dispatched(folder: Path, foreign: int, pools: int) -> Looks:
             clock=clock,
             ids=Ids.seeded(1),
             cluster_id=CLUSTER,
+            check_lease=still_leads,
         )
         await dispatcher.load()
         for _ in range(60):  # everything has been found again, and is looked at less often

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation
-from tests.fakes.batch_world import BatchWorld
+from tests.fakes.batch_world import BatchWorld, slurm_pool
 from tests.fakes.virtual_time import run
 
 REQUESTS, TAKEN = sized((5_000, 100), (20, 5))
@@ -24,7 +23,7 @@ BUDGET = 0.1
 
 async def main(folder: Path) -> None:
     async with agents_world(starts=False) as world:
-        batch = BatchWorld(world, folder, DispatchOptions(pool="default", max_queued=TAKEN))
+        batch = BatchWorld(world, folder, slurm_pool(max_queued=TAKEN))
         batch.site.holds_back = True
         await batch.start()
         begun = time.process_time()

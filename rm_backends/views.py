@@ -45,6 +45,8 @@ class AgentView:
     instance_id: str | None = None
     notes: tuple[str, ...] = ()
     """What an operator should know: isolation fallback, disk nearly full, ..."""
+    ends_at: datetime | None = None
+    """Its time is over then: that of its batch job, as far as it is known."""
     leaves_at: datetime | None = None
     """Somebody on the machine said that it goes then: it gets no more work."""
     labels: tuple[str, ...] = ()

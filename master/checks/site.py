@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from master.config import MasterConfig
-from master.config.batch import BatchSection
 from master.config.batch_manager import BatchResourceManager
 from master.wiring.batch.pilots import batch_sections
 from master.wiring.batch.pools import site_of
 from provisioner.batch.base import DISPATCHED, NoAnswer
 from provisioner.batch.slurm.pyslurm.process import NotUsable
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
+from provisioner.sections.batch import BatchSection
 from windlass.base.checks import Check, CheckStatus
 
 NAME = "slurmrestd"

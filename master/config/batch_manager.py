@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from master.config.batch import BatchSection, SiteKeys, pool_section, project_source
 from master.core.expconf.schema import FreeMap, Item, Port, Section
+from provisioner.sections.batch import BatchSection, SiteKeys, pool_section, project_source
 from provisioner.sections.slurm_api import require_slurm
 from windlass.base.no_effect import NoEffect
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from master.config.batch import BatchKeys, SiteKeys
 from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL, pilot_side
@@ -23,6 +22,7 @@ from master.core.expconf.normalise import normalise_container_defaults
 from master.core.expconf.storage_names import name_problems
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from provisioner.providers.pilots.times import LEAST_PILOT_S
+from provisioner.sections.batch import BatchKeys, SiteKeys
 from provisioner.sections.cloud import CloudSection
 from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig

@@ -96,12 +96,10 @@ class MasterConfig(Section):
     """A directory of pages."""
     cache: Annotated[Cache, NoEffect("the master caches nothing on disk")] = Cache()
     """Files that can be made again."""
-    tensorboard_timeout: Annotated[NonNegative, NoEffect("there are no TensorBoards yet")] = (
-        DEFAULT_TENSORBOARD_TIMEOUT_S
-    )
-    """Seconds without use until a TensorBoard is stopped."""
-    notebook_timeout: Annotated[NonNegative | None, NoEffect("there are no notebooks yet")] = None
-    """Seconds without use until a notebook is stopped. None: never."""
+    tensorboard_timeout: NonNegative = DEFAULT_TENSORBOARD_TIMEOUT_S
+    """Seconds without use until a TensorBoard is stopped. 0: never."""
+    notebook_timeout: NonNegative | None = None
+    """Seconds without use until a notebook is stopped. None or 0: never."""
     launch_error: bool = True
     """Refuse, not only warn about, requests larger than their pool."""
     max_lost_runs: Annotated[int, Field(ge=0)] = 10

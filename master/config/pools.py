@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
-from master.config.batch import BatchKeys, BatchSection, HpcSection
 from master.config.batch_manager import BatchResourceManager, ManagerNames
 from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
 from master.config.money import PoolBudget
@@ -31,6 +30,7 @@ from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.planning.idle_time import MOST_IDLE_S
+from provisioner.sections.batch import BatchKeys, BatchSection, HpcSection
 from provisioner.sections.cloud import CloudSection
 from provisioner.types import PoolSettings
 from windlass.base.no_effect import NoEffect

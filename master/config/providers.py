@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Tag
 
-from master.config.batch import HpcSection, PbsSection, SlurmSection
 from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
 from master.core.expconf.schema import (
     TAG_MARK,
@@ -19,6 +18,7 @@ from master.core.expconf.schema import (
     member_of,
 )
 from provisioner.sections.aws import AwsSection
+from provisioner.sections.batch import HpcSection, PbsSection, SlurmSection
 from provisioner.sections.cloud import SITE_NAME
 from provisioner.sections.gcp import GcpSection
 

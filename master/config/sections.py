@@ -349,7 +349,7 @@ class MasterSecurity(Section):
     without rights, every other agent as itself."""
     tls: Tls = Tls()
     """The master's certificate. Without one it speaks plain HTTP."""
-    ssh: Annotated[Ssh, NoEffect("there are no shells yet")] = Ssh()
+    ssh: Ssh = Ssh()
     """The keys that shells are opened with."""
     authz: Authz = Authz()
     """Who may do what."""

@@ -181,11 +181,6 @@ def _launches(state: PoolState, decision: Decision, id_: str, slots: int) -> boo
     return slots == 0 or waiting.reason.kind is ReasonKind.NEEDS_CAPACITY
 
 
-def has_room(max_slots: int | None, used: int, slots: int) -> bool:
-    """Whether a job that uses `used` slots in all pools may move a request for `slots` more."""
-    return max_slots is None or used + slots <= max_slots
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAnswer:
     """What one pool does for the requests that asked it together."""

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from master.config import MasterConfig, ResolvedPool
-from master.config.batch import BatchKeys
 from master.config.pools import pilot_side
 from master.core.fall_back import FallBackRule
 from master.wiring.batch.pilots import FOLDER as PILOTS
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
+from provisioner.sections.batch import BatchKeys
 from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
 

@@ -137,21 +137,6 @@ class JobReport:
     exit_code: int | None = None
 
 
-def to_confirm(job: JobReport | None, job_id: str | None) -> str | None:
-    """Which job is looked up alone, before a list that says that it ended, or leaves it out (None), counts.
-
-    `job_id`: as its user knows it. None: what the list says counts.
-    """
-    if job is None:
-        return job_id
-    return job.job_id if job.phase is JobPhase.ENDED else None
-
-
-def look_every_s(quiet_s: float) -> float:
-    """Jobs that have just changed are looked at soon, then less often. `quiet_s`: since the last change."""
-    return min(10.0, max(1.0, quiet_s / 5))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignJob:
     """A job of somebody else, as far as everybody may know it."""

@@ -57,6 +57,16 @@ class JobRecord:
     cause: EndCause | None = None
     """Why it ended."""
 
+    @property
+    def job_name(self) -> str:
+        """At the site."""
+        return self.tag
+
+    @property
+    def user(self) -> str:
+        """Whose job it is there. Empty: the master's own."""
+        return ""
+
 
 J = TypeVar("J", bound=JobRecord)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -147,12 +147,6 @@ class Launch:
         """Its machines run one gang together."""
         first = self.claims[0][:1]
         return len(self.claims) > 1 and bool(first) and self.claims[1][:1] == first
-
-    def also_for(self, machine: int, request_ids: Sequence[str]) -> Launch:
-        """The same launch, with one of its machines bought for these, too."""
-        claims = list(self.claims)
-        claims[machine] = (*claims[machine], *request_ids)
-        return replace(self, claims=tuple(claims))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,19 @@ class FoundGroup:
     count: int
     accepted: Accepted
 
+    @classmethod
+    def of(cls, intent: LaunchIntent, accepted: Accepted, created_at: float) -> FoundGroup:
+        return cls(
+            cluster_id=intent.cluster_id,
+            pool=intent.pool,
+            intent_id=intent.intent_id,
+            generation=intent.generation,
+            created_at=created_at,
+            offer_key=intent.offer.key,
+            count=intent.count,
+            accepted=accepted,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:

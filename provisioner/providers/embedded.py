@@ -259,7 +259,10 @@ class EmbeddedProvider(AnswersAtOnce):
         hidden = self._faults.hidden_zones()
         return Inventory(
             instances=tuple(x for x in found if x.offer_key.zone not in hidden),
-            groups=tuple(_group(launch, self._accepted(launch)) for launch in waiting),
+            groups=tuple(
+                FoundGroup.of(one.intent, self._accepted(one), one.intent.created_at)
+                for one in waiting
+            ),
             unseen={Scope(provider=self._name, zone=zone): why for zone, why in hidden.items()},
         )
 
@@ -312,17 +315,3 @@ def offer_of(provider: str, type_: InstanceType) -> Offer:
 
 def _ids(intent: LaunchIntent) -> tuple[str, ...]:
     return tuple(f"{intent.pool}-{intent.token[:8]}-{i}" for i in range(intent.count))
-
-
-def _group(launch: QueuedLaunch, accepted: Accepted) -> FoundGroup:
-    intent = launch.intent
-    return FoundGroup(
-        cluster_id=intent.cluster_id,
-        pool=intent.pool,
-        intent_id=intent.intent_id,
-        generation=intent.generation,
-        created_at=intent.created_at,
-        offer_key=intent.offer.key,
-        count=intent.count,
-        accepted=accepted,
-    )

@@ -70,6 +70,7 @@ def agent_view(pool: Pool, agent: Agent) -> AgentView:
         version=agent.version,
         instance_id=agent.record.instance_id,
         notes=(*agent.notes, *filter(None, (agent.shares_user,)), *_leaving(agent)),
+        ends_at=agent.end.moment if agent.end else None,
         leaves_at=agent.leaving.moment if agent.leaving else None,
         labels=agent.labels,
         isolation=agent.isolation,

@@ -15,8 +15,7 @@ from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.full_limits import Full
 from rm_backends.batch.leases import Lease
-from rm_backends.batch.shapes import DispatchOptions, shape_of
-from rm_backends.batch.users import require_user
+from rm_backends.batch.shapes import DispatchOptions, require_user, shape_of
 from windlass.base.errors import Unsatisfiable
 
 START_S = 5.0
@@ -31,10 +30,8 @@ class DispatchReport:
     leases: Sequence[Lease]
     """Those that serve its requests."""
     queue: Queue | None
-    trouble: str
-    """Why the site does not answer."""
-    silence: Callable[[Lease], str]
-    """Why it does not answer for whose job that is."""
+    trouble: Callable[[str], str]
+    """As `JobPoller` has it."""
     full: Callable[[str, JobShape], Full | None]
     joined: Callable[[Lease], int]
     now: float
@@ -70,7 +67,7 @@ class DispatchReport:
         return told
 
     def _doubted(self, lease: Lease) -> Reason:
-        why, silence = self._why(lease), self.silence(lease)
+        why, silence = self._why(lease), self.trouble(lease.user)
         if not silence:
             return why
         return replace(why, text=f"{why.text}; the batch system does not answer now ({silence})")
@@ -103,7 +100,7 @@ class DispatchReport:
             return Reason(kind=ReasonKind.NO_SUCH_AGENT, text=error.message)
         if (full := self._full(shape)) is not None:
             return self._at_limit(full)
-        if queued >= options.max_queued:
+        if queued >= options.section.max_queued:
             text = f"{queued} jobs of pool '{options.pool}' wait at the site, its max_queued: the next follows then"
             return Reason(kind=ReasonKind.AT_LIMIT, text=text)
         return Reason(kind=ReasonKind.QUEUED, text="a batch job is to be submitted for it")
@@ -111,9 +108,9 @@ class DispatchReport:
     def _launchable(self) -> tuple[LaunchableNode, ...]:
         """Free nodes, while no job of ours waits for some and the site answers."""
         queue = self.queue
-        if self.trouble or queue is None or not queue.is_open:
+        if self.trouble("") or queue is None or not queue.is_open:
             return ()
         if any(not one.granted for one in self.leases) or not queue.idle_nodes:
             return ()
-        size = self.options.slots_per_node or queue.gpus_per_node or queue.cpus_per_node
+        size = self.options.section.slots_per_node or queue.gpus_per_node or queue.cpus_per_node
         return (LaunchableNode(slots=size, count=queue.idle_nodes, ready_in_s=START_S),)

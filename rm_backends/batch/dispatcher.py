@@ -27,25 +27,23 @@ from provisioner.batch.base import (
     Queue,
     SiteFacts,
     job_prefix,
-    look_every_s,
-    to_confirm,
 )
 from provisioner.batch.collector import EndCollector
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles, OwnRecord
 from provisioner.batch.stages import JOIN_S
+from provisioner.leases.foreign_jobs import ForeignJobs
 from provisioner.leases.job_record import bad_ends_count_before, in_doubt, tag_of
+from provisioner.leases.poller import JobPoller
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.dispatch_report import DispatchReport
-from rm_backends.batch.foreign_jobs import ForeignJobs
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
-from rm_backends.batch.shapes import DispatchOptions, shape_of, time_warnings
-from rm_backends.batch.users import UserSystems, require_user
+from rm_backends.batch.shapes import DispatchOptions, require_user, shape_of, time_warnings
 from windlass.base.clock import Clock
 from windlass.base.errors import Unsatisfiable
 from windlass.base.ids import Ids
@@ -74,19 +72,20 @@ class Dispatcher:
         clock: Clock,
         ids: Ids,
         cluster_id: str,
+        check_lease: Callable[[], Awaitable[None]],
         site: SiteFacts | None = None,
         on_site: Callable[[SiteFacts], Awaitable[None]] | None = None,
         project_of: Callable[[Lease], Awaitable[str]] | None = None,
         users: SiteUsers | None = None,
     ) -> None:
-        """`files` by pool; `token`: what the agents of a job join with. `site`: as it was when it was last asked.
+        """`files` by pool; `token`: what the agents of a job join with. `check_lease`: as `FleetStore` has it.
 
-        `on_site` is told what the site says of itself. `project_of`: what a job is booked on. `users`: the site as
-        other users than the master's, for jobs that are theirs.
+        `site`: as it was when it was last asked; `on_site` is told what it says of itself. `project_of`: what a job is
+        booked on. `users`: the site as other users than the master's, for jobs that are theirs.
         """
         self._pools = {options.pool: options for options in pools}
         self._system = system
-        self._systems = UserSystems(system, users, clock.monotonic)
+        self._poller = JobPoller(system, check_lease, users, clock.monotonic)
         self._host = host
         self._store = store
         self._files = files
@@ -102,15 +101,9 @@ class Dispatcher:
         self._site_at = float("-inf")
         self._leases: dict[str, Lease] = {}
         self._saved: dict[str, Lease] = {}
-        self._trouble = ""
-        """What went wrong when the site was last asked."""
-        self._retry_at = 0.0
-        self._failures = 0
-        self._polled_at = float("-inf")
         self._told: dict[str, PoolAvailability] = {}
         self._starts_at: dict[str, float] = {}
-        self._strange = ForeignJobs(self._systems, self._prefix)
-        self._changed_at = 0.0
+        self._foreign = ForeignJobs(self._poller, self._prefix)
         self._collector = EndCollector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
 
@@ -142,8 +135,8 @@ class Dispatcher:
         lease = self._leases.get(tag_of(agent_id))
         if lease is None:
             return False
-        unknown = bool(self._silence(lease)) or self._polled_at == float("-inf")
-        return unknown or lease.state is LeaseState.OVER or lease.phase is JobPhase.PAUSED
+        is_unknown = self._poller.is_unknown(lease)
+        return is_unknown or lease.state is LeaseState.OVER or lease.phase is JobPhase.PAUSED
 
     def check(self, request: AllocationRequest) -> Sequence[str]:
         """Raises Unsatisfiable for what the site could never give."""
@@ -151,12 +144,14 @@ class Dispatcher:
         queue = self._queue(options)
         if queue is None and self._site is not None:
             known = ", ".join(sorted(self._site.queues))
-            name, kind = options.dialect.name, options.dialect.queue
+            name, kind, where = options.dialect.name, options.dialect.queue, options.section.where
             raise Unsatisfiable(
-                f"{name} has no {kind} '{options.queue}', which resource pool '{options.pool}' names: it has {known}"
+                f"{name} has no {kind} '{where}', which resource pool '{options.pool}' names: it has {known}"
             )
         shape = shape_of(request, options, queue)
-        if self._site is not None and not options.as_users:  # of others the site knows better
+        if (
+            self._site is not None and not options.section.as_users
+        ):  # of others the site knows better
             for problem in options.dialect.account_problems(shape.arguments, self._site):
                 raise Unsatisfiable(problem)
         return tuple(time_warnings(request, shape, options, queue))
@@ -171,7 +166,7 @@ class Dispatcher:
         if options is None:
             return ()
         names = (self._prefix, self._prefix.replace("wl-", "wp-", 1))
-        found = await self._others.of(options.queue)
+        found = await self._others.of(options.section.where)
         return [one for one in found if not one.name.startswith(names)]
 
     def leases(self) -> Sequence[Lease]:
@@ -188,18 +183,14 @@ class Dispatcher:
         self._give_up()
         now = self._clock.monotonic()
         is_fresh = not self._pools or now - self._site_at < SITE_EVERY_S
-        if (not self._leases and is_fresh) or now < self._retry_at:
+        if (not self._leases and is_fresh) or self._poller.is_held():
             return
         try:
             await self._ask_site()
-            self._trouble, self._failures = "", 0
+            self._poller.heard()
         except NoAnswer as error:
-            if error.message != self._trouble:
-                log.warning("the batch system does not answer: %s", error.message)
-            self._trouble = error.message
+            self._poller.hold("", error, self._clock.monotonic())
             self._leases = {tag: in_doubt(lease) for tag, lease in self._leases.items()}
-            self._failures += 1
-            self._retry_at = self._clock.monotonic() + min(30.0, 2.0**self._failures)
         finally:
             await self._settle()
 
@@ -229,7 +220,7 @@ class Dispatcher:
             if not lease.granted and not self._full.keeps_here(lease, now)
         )
         for options in self._pools.values():
-            room = options.max_queued - queued[options.pool]
+            room = options.section.max_queued - queued[options.pool]
             for request in self._host.wanting(options.pool):
                 if request.allocation_id not in served and room > 0 and self._create(request, now):
                     room -= 1
@@ -274,7 +265,7 @@ class Dispatcher:
             self._site = await self._system.site()
             if self._on_site is not None:
                 await self._on_site(self._site)
-            await self._strange.look(self._leases)
+            await self._foreign.look(self._leases.values())
             self._site_at = self._clock.monotonic()
         await self._submit_due()
         await self._end_unwanted()
@@ -288,14 +279,14 @@ class Dispatcher:
             for lease in self._leases.values()
             if lease.is_due(now)
             and not self._full.keeps_here(lease, now)
-            and not self._systems.is_held(lease.shape.user)
+            and not self._poller.is_held(lease.user)
         ][:SUBMITS_AT_ONCE]
         for lease in due:
             self._put(life.called(lease, now))
         await self._save()
         for number, lease in enumerate(due):
-            user, since = lease.shape.user, self._clock.monotonic()
-            if self._full.holds(lease.pool, lease.shape, self._now()) or self._systems.is_held(
+            user, since = lease.user, self._clock.monotonic()
+            if self._full.holds(lease.pool, lease.shape, self._now()) or self._poller.is_held(
                 user
             ):  # since one of these failed
                 self._change(lease.tag, life.not_called)
@@ -304,7 +295,7 @@ class Dispatcher:
                 await self._submit(lease)
             except NoAnswer as error:
                 if user:  # others are answered all the same
-                    self._systems.hold(user, error, since)
+                    self._poller.hold(user, error, since)
                     continue
                 for other in due[number + 1 :]:
                     self._change(other.tag, life.not_called)
@@ -318,7 +309,7 @@ class Dispatcher:
                 spec = replace(spec, avoid=self._site.known(spec.avoid))
             if self._project_of is not None:
                 spec = replace(spec, project=await self._project_of(lease))
-            job_id = await self._systems.of(spec.user).submit(spec)
+            job_id = await self._poller.of(spec.user).submit(spec)
         except JobRefused as error:
             log.info("job %s refused: %s", lease.tag, error.message)
             self._change(lease.tag, partial(life.refused, why=error, now=self._now()))
@@ -335,7 +326,7 @@ class Dispatcher:
             text = (
                 f"the directory of its job cannot be written: {error.filename}: {error.strerror}: "
             )
-            text += life.way_out_of(error, lease.shape.user)
+            text += life.way_out_of(error, lease.user)
             why = JobRefused(text, kind=ReasonKind.NO_CAPACITY, passing=True)
             self._change(lease.tag, partial(life.refused, why=why, now=self._now()))
         else:
@@ -362,20 +353,18 @@ class Dispatcher:
             elif lease.asked_to_end_at is None or now - lease.asked_to_end_at > life.ASK_AGAIN_S:
                 cancel.append(lease)
         if cancel:
-            await self._systems.cancel((one.shape.user, one.job_id) for one in cancel if one.job_id)
+            await self._poller.cancel((one.user, one.job_id) for one in cancel if one.job_id)
             for lease in cancel:
                 self._change(lease.tag, lambda one: replace(one, asked_to_end_at=now))
 
     def _is_poll_due(self) -> bool:
         if not any(lease.may_exist for lease in self._leases.values()):
             return False
-        now = self._clock.monotonic()
-        return now - self._polled_at >= look_every_s(now - self._changed_at)
+        return self._clock.monotonic() - self._poller.polled_at >= self._poller.every_s
 
     async def _poll(self) -> None:
         asked = [lease for lease in self._leases.values() if lease.may_exist]
-        found = await self._systems.poll(asked)
-        self._polled_at = self._clock.monotonic()
+        found = await self._poller.poll(asked)
         for lease in asked:
             if lease.tag not in found:  # its user cannot be asked for
                 self._change(lease.tag, in_doubt)
@@ -383,13 +372,9 @@ class Dispatcher:
             await self._take(tag, job)
 
     async def _take(self, tag: str, job: JobReport | None) -> None:
-        lease = self._leases[tag]
-        if (job_id := to_confirm(job, lease.job_id)) is not None:
-            found = await self._systems.look_up(lease, job_id)
-            if found is None and self._silence(lease):
-                return
-            job = found or job
-        await (self._miss(tag) if job is None else self._see(tag, job))
+        job, is_known = await self._poller.confirmed(self._leases[tag], job)
+        if is_known:
+            await (self._miss(tag) if job is None else self._see(tag, job))
 
     async def _see(self, tag: str, job: JobReport) -> None:
         now = self._now()
@@ -477,8 +462,7 @@ class Dispatcher:
                 options=options,
                 leases=mine,
                 queue=self._queue(options),
-                trouble=self._trouble,
-                silence=self._silence,
+                trouble=self._poller.trouble,
                 full=self._full.of,
                 joined=lambda lease: self._host.connected(lease.agents),
                 now=now,
@@ -490,11 +474,7 @@ class Dispatcher:
     # Small things
 
     def _queue(self, options: DispatchOptions) -> Queue | None:
-        return None if self._site is None else self._site.queue(options.queue)
-
-    def _silence(self, lease: Lease) -> str:
-        """Why nothing is known of its job now."""
-        return self._trouble or self._systems.trouble(lease.shape.user)
+        return None if self._site is None else self._site.queue(options.section.where)
 
     def _change(self, tag: str, step: Callable[[Lease], Lease]) -> None:
         if (lease := self._leases.get(tag)) is not None:
@@ -503,7 +483,7 @@ class Dispatcher:
     def _put(self, lease: Lease) -> None:
         if self._leases.get(lease.tag) != lease:
             self._leases[lease.tag] = lease
-            self._changed_at = self._clock.monotonic()
+            self._poller.note_change()
 
     def _tag(self) -> str:
         return f"{self._prefix}{self._ids.uuid().replace('-', '')[:12]}"

@@ -93,8 +93,8 @@ class Lease(JobRecord):
     ended_at: float | None = None
 
     @property
-    def job_name(self) -> str:
-        return self.tag
+    def user(self) -> str:
+        return self.shape.user
 
     @property
     def agents(self) -> tuple[str, ...]:

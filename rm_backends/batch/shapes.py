@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
@@ -12,13 +12,11 @@ from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.job_files import JobShape
+from provisioner.leases.shapes import job_shape
+from provisioner.sections.batch import BatchSection
 from rm_backends.base import AllocationRequest
 from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
-
-
-def nothing_refused(arguments: Sequence[str]) -> Sequence[str]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,71 +24,52 @@ class DispatchOptions:
     """One pool that dispatches: a partition, and what every job there gets."""
 
     pool: str
-    system: str = "slurm"
-    """slurm or pbs."""
-    queue: str = ""
-    """Empty: the site's default."""
-    slots_per_node: int | None = None
-    """None: the GPUs that most of its nodes have."""
-    slot_type: str = ""
-    """cuda, rocm or cpu. Empty: cuda if its nodes have GPUs, else cpu."""
-    gpu_type: str = ""
-    cpus_per_slot: int | None = None
-    memory_mib_per_slot: int | None = None
-    walltime_s: float | None = None
-    arguments: tuple[str, ...] = ()
-    """Before those of users."""
-    also_refused: Callable[[Sequence[str]], Sequence[str]] = nothing_refused
-    """Why arguments of users are not taken in this pool, beside what never is."""
+    section: BatchSection
     default_priority: int = DEFAULT_PRIORITY
     """Of work that asks for no priority. What is less important is so at the site, too."""
-    asks_for_gpus: bool = True
-    """False: the site does not know GPUs, and has `slots_per_node`, or 1, for each job on a node."""
-    max_queued: int = 100
-    """Jobs that wait at the site at once; the rest waits here."""
-
-    as_users: bool = False
-    """Each job is of the user of the operating system that its owner is linked to."""
 
     @property
     def dialect(self) -> Dialect:
-        return DIALECTS[self.system]
+        return DIALECTS[self.section.type]
+
+
+def require_user(request: AllocationRequest, options: DispatchOptions) -> None:
+    """Where jobs are of their users. Raises Unsatisfiable for one that is linked to nobody, or to root."""
+    if not options.section.as_users:
+        return
+    who, whose = request.os_user, request.user or "its user"
+    if who is None:
+        raise Unsatisfiable(
+            f"Pool '{options.pool}' submits each job as its user, and {whose} is linked to none: an administrator does "
+            "that with `det user link-with-agent-user`"
+        )
+    if who.uid == 0 or who.user == "root":
+        raise Unsatisfiable(
+            f"Pool '{options.pool}' submits no job as root, to whom {whose} is linked: link them to another one "
+            "with `det user link-with-agent-user`"
+        )
 
 
 def shape_of(request: AllocationRequest, options: DispatchOptions, queue: Queue | None) -> JobShape:
     """Raises Unsatisfiable. Without a queue, the site being unknown so far, nothing is held against it."""
-    dialect, asked = options.dialect, request.batch.of(options.system)
-    arguments = (*options.arguments, *asked.arguments)
-    if wrong := [*dialect.problems(asked.arguments), *options.also_refused(asked.arguments)]:
+    dialect, section = options.dialect, options.section
+    asked = request.batch.of(section.type)
+    if wrong := [*dialect.problems(asked.arguments), *section.also_refused(asked.arguments)]:
         raise Unsatisfiable(f"{dialect.section}.{dialect.arguments_key}: {'; '.join(wrong)}")
-    has_gpus = queue is None or queue.gpus_per_node > 0
-    slot_type = options.slot_type or ("cuda" if has_gpus else "cpu")
-    gpus = slot_type != "cpu"
-    size = _slots_per_node(request, options, queue, gpus)
+    size = asked.slots_per_node or _slots_per_node(request, section, queue)
     slots = request.slots
     nodes = 1 if slots <= size else slots // size
-    share = -(-slots // nodes)
-    gpu_type = asked.gpu_type or options.gpu_type
-    shape = JobShape(
-        system=options.system,
-        queue=options.queue or (queue.name if queue is not None else ""),
-        nodes=nodes,
-        slots_per_node=share,
-        gpus_per_node=share if gpus else 0,
-        slot_type=slot_type,
-        gpu_type=gpu_type if gpus else "",
-        asks_for_gpus=options.asks_for_gpus,
-        cpus_per_node=_cpus(options, share, gpus),
-        memory_mib_per_node=(
-            None
-            if options.memory_mib_per_slot is None
-            else options.memory_mib_per_slot * max(1, share)
-        ),
-        walltime_s=None if dialect.wanted_walltime_s(arguments) is not None else options.walltime_s,
+    shape = job_shape(section, queue, nodes, -(-slots // nodes))
+    arguments = (*shape.arguments, *asked.arguments)
+    limit = None if dialect.wanted_walltime_s(arguments) is not None else section.walltime
+    shape = replace(
+        shape,
+        gpu_type=(asked.gpu_type or shape.gpu_type) if shape.slot_type != "cpu" else "",
+        walltime_s=None if limit is None else limit.total_seconds(),
         nice=max(0, (request.job.priority or 0) - options.default_priority),
         avoid=tuple(sorted(request.blocked_agents)),
         arguments=arguments,
-        user=request.os_user.user if options.as_users and request.os_user is not None else "",
+        user=request.os_user.user if section.as_users and request.os_user is not None else "",
     )
     if slots > size and slots % size:
         raise Unsatisfiable(
@@ -123,23 +102,14 @@ def time_warnings(
         )
 
 
-def _slots_per_node(
-    request: AllocationRequest, options: DispatchOptions, queue: Queue | None, gpus: bool
-) -> int:
-    asked = request.batch.of(options.system).slots_per_node or options.slots_per_node
-    if asked is not None:
-        return asked
-    if not options.asks_for_gpus:
+def _slots_per_node(request: AllocationRequest, section: BatchSection, queue: Queue | None) -> int:
+    if section.slots_per_node is not None:
+        return section.slots_per_node
+    if not section.gres_supported:
         return 1
-    if gpus and queue is not None and queue.gpus_per_node:
-        return queue.gpus_per_node
-    return max(1, request.slots) if queue is None else 1
-
-
-def _cpus(options: DispatchOptions, share: int, gpus: bool) -> int | None:
-    if options.cpus_per_slot is not None:
-        return options.cpus_per_slot * max(1, share)
-    return None if gpus else max(1, share)
+    if queue is None:
+        return max(1, request.slots)
+    return queue.gpus_per_node or 1 if section.slot_type_in(queue) != "cpu" else 1
 
 
 def _require(

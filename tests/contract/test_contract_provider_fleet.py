@@ -14,10 +14,10 @@ from provisioner.capacity.offer_views import OfferState
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import FoundState, LimitedCall
 from provisioner.providers.errors import Refusal
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
 from tests.contract.providers.base import POOL, ProviderCase
 from tests.fakes.fleet_world import CLUSTER, FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from windlass.base.clock import SystemClock
 from windlass.base.errors import ProviderAuthError
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState, is_bake
-from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Market, Offer
 from tests.fakes.fleet_world import FleetWorld
+from tests.fakes.simulated_provider import SimulatedInstance, SimulatedProvider
 from windlass.base.errors import ProviderError, StoreUnavailable
 
 IMAGE_S = 300.0

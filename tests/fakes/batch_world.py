@@ -7,8 +7,10 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from master.core.reasons import ReasonKind
+from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.batch.base import (
     EndCause,
     ForeignJob,
@@ -22,6 +24,7 @@ from provisioner.batch.base import (
 from provisioner.batch.disks import Disk, LocalDisk
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles
+from provisioner.sections.batch import SlurmSection
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.leased_nodes import LeasedNodes
 from rm_backends.agents.options import PoolOptions
@@ -33,6 +36,7 @@ from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld
+from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.fake_agent import FakeAgent
 from windlass.base.errors import BatchSystemError
 from windlass.base.ids import Ids
@@ -43,6 +47,14 @@ ID = "task-1.1"
 POOL = PoolOptions(name="default", dynamic=True)
 Play = Callable[..., None]
 """The fixture that plays a scenario of a `BatchWorld`."""
+
+
+def slurm_pool(
+    pool: str = "default", *, default_priority: int = DEFAULT_PRIORITY, **keys: Any
+) -> DispatchOptions:
+    """One that dispatches to Slurm; `keys`: of its section."""
+    section = SlurmSection(type="slurm", **keys)
+    return DispatchOptions(pool=pool, section=section, default_priority=default_priority)
 
 
 @dataclass
@@ -284,7 +296,7 @@ class BatchWorld:
 
     world: AgentsWorld
     folder: Path
-    options: DispatchOptions = field(default_factory=lambda: DispatchOptions(pool="default"))
+    options: DispatchOptions = field(default_factory=slurm_pool)
     ids: Ids = field(default_factory=lambda: Ids.seeded(7))
     store: MemoryLeaseStore = field(default_factory=MemoryLeaseStore)
     disk: Disk = field(default_factory=LocalDisk)
@@ -333,6 +345,7 @@ class BatchWorld:
             clock=self.world.clock,
             ids=self.ids,
             cluster_id="c0ffee00-1",
+            check_lease=still_leads,
             project_of=_project_of,
             users=self.users,
         )

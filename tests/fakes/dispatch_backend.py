@@ -1,20 +1,25 @@
 """A resource manager whose requests wait in somebody else's queue, and the toy batch system that has this queue.
 
 One request is one job of the site: a lease of whole nodes. The job waits with a reason and an estimated start of the
-site's, can be cancelled there, and the request is granted when all of its nodes have come.
+site's, can be cancelled there, and the request is granted when all of its nodes have come. Jobs are recorded, polled
+and cancelled as those of dispatch and of pilots are (`provisioner.leases`), without a script or a directory.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from master.core.fall_back import Prospect
 from master.core.reasons import Reason, ReasonKind
+from provisioner.batch.base import ForeignJob, JobPhase, JobReport, JobSpec, SiteFacts
+from provisioner.leases.job_record import JobRecord, called, listed, submitted
+from provisioner.leases.poller import JobPoller
 from rm_backends.base import (
     Abilities,
     AllocationHint,
@@ -64,6 +69,10 @@ class SiteJob:
         return len(self.nodes) == self.wanted
 
 
+async def still_leads() -> None:
+    """No other master leads."""
+
+
 @dataclass(slots=True)
 class Site:
     """The batch system. It knows no allocations, only jobs by name, and outlives every master."""
@@ -75,15 +84,37 @@ class Site:
     automatic: bool = True
     """It gives a node with each look at it. Else nodes come with `give`."""
     on_change: Callable[[], None] = lambda: None
+    name: str = "toy"
+    most_tasks: int = 1
 
-    def submit(self, name: str, nodes: int) -> None:
-        self.jobs.setdefault(name, SiteJob(nodes))
+    async def submit(self, job: JobSpec) -> str:
+        self.jobs.setdefault(job.name, SiteJob(job.nodes))
+        self.on_change()
+        return job.name
+
+    async def cancel(self, job_ids: Collection[str]) -> None:
+        for job_id in job_ids:
+            job = self.jobs.pop(job_id, None)
+            self.free += job.nodes if job is not None else []
         self.on_change()
 
-    def cancel(self, name: str) -> None:
-        job = self.jobs.pop(name, None)
-        self.free += job.nodes if job is not None else []
-        self.on_change()
+    async def poll(self, names: Collection[str]) -> Mapping[str, JobReport]:
+        return {name: _report(name, self.jobs[name]) for name in names if name in self.jobs}
+
+    async def look_up(self, job_id: str) -> JobReport | None:
+        return (await self.poll([job_id])).get(job_id)
+
+    async def named_like(self, prefix: str) -> Sequence[JobReport]:
+        return [_report(name, job) for name, job in self.jobs.items() if name.startswith(prefix)]
+
+    async def in_queue(self, queue: str) -> Sequence[ForeignJob]:
+        return ()
+
+    async def site(self) -> SiteFacts:
+        return SiteFacts()
+
+    async def signal(self, job_id: str, signal: str) -> None:
+        """Its jobs have no processes."""
 
     def give(self) -> None:
         """The next node goes to the first job that lacks one."""
@@ -107,11 +138,17 @@ class Site:
         return f"job {name} at the site: Priority, {ahead} jobs ahead, {len(job.nodes)} of {job.wanted} nodes"
 
 
+def _report(name: str, job: SiteJob) -> JobReport:
+    phase = JobPhase.RUNNING if job.runs else JobPhase.QUEUED
+    return JobReport(job_id=name, name=name, phase=phase, state=phase.name, nodes=tuple(job.nodes))
+
+
 @dataclass(slots=True)
 class Lease:
     """One request and what it has of the site."""
 
     request: AllocationRequest
+    job: JobRecord
     containers: tuple[Container, ...] = ()
     started: bool = False
     told: bool = False
@@ -133,6 +170,9 @@ class DispatchBackend:
         self._ids = ids
         self._pool = pool
         self._leases: dict[str, Lease] = {}
+        self._poller = JobPoller(site, still_leads)
+        self._unwanted: list[str] = []
+        """Jobs to be cancelled."""
         self._outbox = Outbox(events)
         self._loop = Loop("site", self._look, interval_s=1.0)
         site.on_change = self._loop.wake
@@ -164,14 +204,15 @@ class DispatchBackend:
 
     async def request(self, request: AllocationRequest) -> None:
         if request.allocation_id not in self._leases:
-            self._leases[request.allocation_id] = Lease(request)
-            self._site.submit(request.allocation_id, max(1, -(-request.slots // SLOTS)))
+            lease = Lease(request, JobRecord(tag=request.allocation_id))
+            await self._submit(lease, max(1, -(-request.slots // SLOTS)))
 
     async def withdraw(self, allocation_id: str) -> Withdrawn | AlreadyGranted:
         lease = self._leases.get(allocation_id)
         if lease is not None and lease.containers:
             return AlreadyGranted(allocation_id=allocation_id)
         self._end(allocation_id)
+        await self._end_unwanted()
         return Withdrawn(allocation_id=allocation_id)
 
     async def start(self, allocation_id: str, spec: LaunchSpec) -> None:
@@ -195,6 +236,7 @@ class DispatchBackend:
             if lease.told:
                 self._lose(allocation_id, "killed before it was started")
             self._end(allocation_id)
+            await self._end_unwanted()
         for container in lease.containers:
             self._site.exit(container.container_id, 137)
 
@@ -212,9 +254,28 @@ class DispatchBackend:
             if not record.containers:
                 await self.request(record.request)
                 continue
-            lease = Lease(record.request, record.containers, started=record.started, told=True)
-            self._leases[lease.id] = lease
-            self._site.submit(lease.id, len(record.containers))
+            lease = Lease(
+                record.request,
+                JobRecord(tag=record.request.allocation_id),
+                record.containers,
+                started=record.started,
+                told=True,
+            )
+            await self._submit(lease, len(record.containers))
+
+    async def _submit(self, lease: Lease, nodes: int) -> None:
+        """Unless the site has it: it knows jobs by their names."""
+        lease.job = called(lease.job)
+        self._leases[lease.id] = lease
+        spec = JobSpec(
+            name=lease.job.job_name,
+            queue="",
+            nodes=nodes,
+            gpus_per_node=SLOTS,
+            directory=Path(),
+            script="",
+        )
+        lease.job = submitted(lease.job, await self._poller.of("").submit(spec))
 
     def explain(self, allocation_id: str) -> Reason | None:
         lease = self._leases.get(allocation_id)
@@ -252,17 +313,30 @@ class DispatchBackend:
             if self._site.free:
                 job.nodes.append(self._site.free.pop(0))
                 self._loop.wake()
+        await self._end_unwanted()
+        for tag, told in (await self._poller.poll([x.job for x in self._leases.values()])).items():
+            await self._take(self._leases[tag], told)
         for lease in list(self._leases.values()):
-            if not lease.containers and self._site.jobs[lease.id].runs:
-                self._grant(lease)
             for container in lease.containers:
                 if container.container_id in self._site.exits:
                     self._report(lease, container, self._site.exits[container.container_id])
 
-    def _grant(self, lease: Lease) -> None:
+    async def _end_unwanted(self) -> None:
+        unwanted, self._unwanted = self._unwanted, []
+        await self._poller.cancel(("", job_id) for job_id in unwanted)
+
+    async def _take(self, lease: Lease, told: JobReport | None) -> None:
+        job, is_known = await self._poller.confirmed(lease.job, told)
+        if job is None or not is_known:
+            return  # it never forgets one
+        lease.job = listed(lease.job, job, 0.0)
+        if job.phase is JobPhase.RUNNING and not lease.containers:
+            self._grant(lease, job.nodes)
+
+    def _grant(self, lease: Lease, nodes: Sequence[str]) -> None:
         left = lease.request.slots
         containers = []
-        for rank, node in enumerate(self._site.jobs[lease.id].nodes):
+        for rank, node in enumerate(nodes):
             slots, left = min(left, SLOTS), max(0, left - SLOTS)
             containers.append(
                 Container(
@@ -294,8 +368,10 @@ class DispatchBackend:
             self._end(lease.id)
 
     def _end(self, allocation_id: str) -> None:
-        if self._leases.pop(allocation_id, None) is not None:
-            self._site.cancel(allocation_id)
+        lease = self._leases.pop(allocation_id, None)
+        if lease is not None and lease.job.job_id is not None:
+            self._unwanted.append(lease.job.job_id)
+            self._loop.wake()
 
     def _lose(self, allocation_id: str, reason: str) -> None:
         self._outbox.post(Lost(allocation_id=allocation_id, reason=reason))

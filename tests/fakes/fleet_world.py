@@ -16,7 +16,6 @@ from provisioner.fleet.reconciler import Provisioner
 from provisioner.money.budgets import NO_LIMITS, Money
 from provisioner.ports import NOTHING
 from provisioner.providers.base import LaunchIntent, Provider
-from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import (
     Gang,
     Market,
@@ -28,6 +27,7 @@ from provisioner.types import (
     PoolDemand,
     PoolSettings,
 )
+from tests.fakes.simulated_provider import SimulatedInstance, SimulatedProvider
 from tests.fakes.virtual_time import LoopClock
 from windlass.base.clock import Clock
 from windlass.base.errors import StoreUnavailable, WindlassError

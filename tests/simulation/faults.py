@@ -19,8 +19,8 @@ from master.core.jobs import (
     SetWeight,
 )
 from provisioner.providers.base import LimitedCall
-from provisioner.providers.simulated import Faults
 from tests.fakes.actors import ADMIN
+from tests.fakes.simulated_provider import Faults
 from tests.simulation.world import ELASTIC, LIST_GRACE_S, OFFERS, RACK
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound, QuotaError
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from provisioner.providers.base import Inventory, LaunchAnswer, LaunchIntent, LimitedCall, Rate
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import MasterProcess
 from windlass.base.json_types import JsonMapping

@@ -22,13 +22,13 @@ from master.config import MasterConfig
 from master.experiments.creation import NewExperiment
 from master.recovery.identity import FolderState, Identity, write_identity
 from master.wiring.launch_tokens import JOIN_WITHIN
-from provisioner.providers.simulated import SimulatedInstance, SimulatedProvider
 from provisioner.types import Offer, OfferKey
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.actors import DETERMINED
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.inline_deleter import NothingToDelete
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
+from tests.fakes.simulated_provider import SimulatedInstance, SimulatedProvider
 from tests.fakes.virtual_time import LoopClock
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import Handler, MasterProcess, Unreachable

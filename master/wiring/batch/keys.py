@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from master.config.batch import BatchSection
+from provisioner.sections.batch import BatchSection
 from windlass.base.errors import InvalidConfig
 
 OF_RELAY = frozenset({"relay", "srun", "files"})

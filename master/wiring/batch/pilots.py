@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from master.config import ResolvedPool
-from master.config.batch import BatchKeys, BatchSection, SlurmSection
 from master.wiring.batch.pools import SiteAccess, files_of
-from provisioner.batch.disks import Disk
 from provisioner.ports import PilotHost
 from provisioner.providers.base import Provider
 from provisioner.providers.pilots.book import Pilot, PilotBook
 from provisioner.providers.pilots.offers import PilotOptions
 from provisioner.providers.pilots.provider import PilotProvider
+from provisioner.sections.batch import BatchKeys, BatchSection
 from windlass.base.clock import Clock
 
 FOLDER = "pilots"
@@ -59,7 +58,20 @@ class PilotProviders:
         site = self.site
         if site is None or not (bought or any(True for _ in book)):
             return ()
-        options = [self._options(pool, section, site.disk) for pool, section in bought]
+        options = [
+            PilotOptions(
+                pool=pool.name,
+                section=section,
+                files=files_of(
+                    section,
+                    disk=site.disk,
+                    data_dir=self.data_dir,
+                    master_url=self.master_url,
+                    master_cert=self.master_cert,
+                ),
+            )
+            for pool, section in bought
+        ]
         provider = PilotProvider(
             name=site.system.name,
             system=site.system,
@@ -82,29 +94,3 @@ class PilotProviders:
     def may_be_away(self, agent_id: str) -> bool:
         """It is not lost for not being connected now."""
         return any(provider.may_be_away(agent_id) for provider in self.made)
-
-    def _options(self, pool: ResolvedPool, section: BatchSection, disk: Disk) -> PilotOptions:
-        memory, deadline = section.memory_per_slot, section.queue_deadline
-        return PilotOptions(
-            pool=pool.name,
-            files=files_of(
-                section,
-                disk=disk,
-                data_dir=self.data_dir,
-                master_url=self.master_url,
-                master_cert=self.master_cert,
-            ),
-            system=section.type,
-            queue=section.where,
-            slots_per_node=section.slots_per_node,
-            slot_type=section.slot_type or "",
-            gpu_type=section.gpu_type if isinstance(section, SlurmSection) else "",
-            cpus_per_slot=section.cpus_per_slot,
-            memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
-            walltimes_s=tuple(each.total_seconds() for each in section.walltimes),
-            usd_per_slot_hour=float(section.usd_per_slot_hour),
-            arguments=section.all_arguments,
-            max_queued=section.max_queued,
-            asks_for_gpus=section.gres_supported,
-            queue_deadline_s=None if deadline is None else deadline.total_seconds(),
-        )

@@ -16,7 +16,6 @@ from sqlalchemy import select
 from agent_bootstrap.agent.scratch import OF_JOBS
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
-from master.config.batch import BatchSection, SlurmSection, SshSection
 from master.data_folder import TLS
 from master.store import tables
 from master.store.store import Store
@@ -31,12 +30,12 @@ from provisioner.batch.pbs.system import PbsSystem
 from provisioner.batch.pipes import LocalPipes, Pipes
 from provisioner.batch.slurm.pyslurm.process import PyslurmProcess
 from provisioner.batch.slurm.pyslurm.system import PyslurmSystem
-from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.batch.slurm.rest.transports import rest_system, user_system
 from provisioner.batch.slurm.system import SlurmSystem
+from provisioner.sections.batch import BatchSection, SshSection
 from provisioner.sections.slurm_api import SlurmApiSection
 from rm_backends.batch.leases import Lease
-from rm_backends.batch.shapes import DispatchOptions, nothing_refused
+from rm_backends.batch.shapes import DispatchOptions
 from rm_backends.ports import JoinGrant, JoinKind, JoinTokens
 from windlass.base.errors import InvalidConfig
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
@@ -105,24 +104,10 @@ ALONE_TTL = "10m"
 
 def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
     """Of a pool that has such a section."""
-    section = _section(pool)
-    memory = section.memory_per_slot
     return DispatchOptions(
         pool=pool.name,
-        system=section.type,
-        queue=section.where,
-        slots_per_node=section.slots_per_node,
-        slot_type=section.slot_type or "",
-        gpu_type=section.gpu_type if isinstance(section, SlurmSection) else "",
-        cpus_per_slot=section.cpus_per_slot,
-        memory_mib_per_slot=None if memory is None else -(-memory // 1024**2),
-        walltime_s=None if section.walltime is None else section.walltime.total_seconds(),
-        arguments=section.all_arguments,
-        also_refused=rest_problems if section.is_rest else nothing_refused,
-        max_queued=section.max_queued,
-        asks_for_gpus=section.gres_supported,
+        section=_section(pool),
         default_priority=pool.scheduler.default_priority,
-        as_users=section.impersonate is not None,
     )
 
 

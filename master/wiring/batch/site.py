@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 from agent_bootstrap.channels.streams import connected
 from master.config import MasterConfig, ResolvedPool
-from master.config.batch import BatchSection
 from master.wiring.batch.keys import OF_RELAY, channels_of, jobs_root
 from master.wiring.batch.pilots import batch_sections, pilots_of
 from master.wiring.batch.pools import SiteAccess, site_of
 from provisioner.batch.base import DISPATCHED, PILOTS, job_prefix
 from provisioner.batch.relay_keeper import RelayKeeper
 from provisioner.batch.shared_site import SharedSite
+from provisioner.sections.batch import BatchSection
 from windlass.base.clock import Clock
 
 

@@ -71,7 +71,7 @@ class BatchUsers:
     async def _require_account(
         self, options: DispatchOptions, who: OsUser, batch: BatchOptions
     ) -> None:
-        arguments = (*options.arguments, *batch.of(options.system).arguments)
+        arguments = (*options.section.all_arguments, *batch.of(options.section.type).arguments)
         site = SiteFacts(accounts=await self._accounts_of(who.user))
         for problem in options.dialect.account_problems(arguments, site):
             raise Unsatisfiable(f"As {who.user}: {problem}")

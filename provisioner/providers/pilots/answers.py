@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from provisioner.batch.base import JobPhase, JobRefused, JobReport
@@ -44,17 +44,8 @@ def accepted(pilot: Pilot, job: JobReport | None, system: str) -> Accepted:
 
 def waiting_group(pilot: Pilot, job: JobReport, system: str) -> FoundGroup:
     """One that has no nodes yet."""
-    intent = pilot.intent
-    return FoundGroup(
-        cluster_id=intent.cluster_id,
-        pool=intent.pool,
-        intent_id=intent.intent_id,
-        generation=intent.generation,
-        created_at=intent.created_at or pilot.written_at,
-        offer_key=intent.offer.key,
-        count=intent.count,
-        accepted=accepted(pilot, job, system),
-    )
+    created_at = pilot.intent.created_at or pilot.written_at
+    return FoundGroup.of(pilot.intent, accepted(pilot, job, system), created_at)
 
 
 def machines(pilot: Pilot, job: JobReport | None, stage: str = "") -> Sequence[FoundInstance]:
@@ -138,24 +129,6 @@ def time_is_over(pilot: Pilot, job: JobReport, now: float) -> bool:
     runs = job.phase in (JobPhase.RUNNING, JobPhase.PAUSED) and job.ends_at is not None
     early_s = pilot.leaves_early_s
     return runs and early_s > 0 and now >= (job.ends_at or 0.0) - early_s
-
-
-def unwanted(
-    found: Mapping[str, JobReport], pilots: Iterable[Pilot], now: float
-) -> tuple[dict[str, str], list[str]]:
-    """Ids by name of jobs that nobody asked for, or that were cancelled; ids of those whose time is over."""
-    known = {pilot.job_name: pilot for pilot in pilots}
-    strange: dict[str, str] = {}
-    over = []
-    for name, job in found.items():
-        pilot = known.get(name)
-        if pilot is not None and time_is_over(pilot, job, now):
-            over.append(job.job_id)
-        elif job.phase not in (JobPhase.ENDING, JobPhase.ENDED) and (
-            pilot is None or pilot.cancelled
-        ):
-            strange[name] = job.job_id
-    return strange, over
 
 
 def _waits(pilot: Pilot, job: JobReport | None, system: str) -> str:

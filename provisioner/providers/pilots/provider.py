@@ -29,14 +29,15 @@ from provisioner.batch.base import (
     NoAnswer,
     SiteFacts,
     job_prefix,
-    look_every_s,
-    to_confirm,
 )
 from provisioner.batch.collector import EndCollector
 from provisioner.batch.disks import Disk
 from provisioner.capacity.refusals import BlockKind
 from provisioner.leases import job_record
+from provisioner.leases.foreign_jobs import ForeignJobs
 from provisioner.leases.job_record import JobEnd, tag_of
+from provisioner.leases.poller import JobPoller
+from provisioner.leases.shapes import job_shape
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
@@ -58,17 +59,15 @@ from provisioner.providers.pilots.answers import (
     refusal_of_queued,
     seen,
     time_is_over,
-    unwanted,
     waiting_group,
 )
 from provisioner.providers.pilots.book import SHAPES, Pilot, PilotBook
 from provisioner.providers.pilots.nodes import AVOIDED_S, avoided, noted_nodes
-from provisioner.providers.pilots.offers import PilotOptions, offers_of, queue_of, shape_of, sold_as
+from provisioner.providers.pilots.offers import PilotOptions, offers_of, queue_of, sold_as
 from provisioner.providers.pilots.stages import PilotStages
 from provisioner.providers.pilots.submissions import GATHER_S, SUBMISSIONS, Submissions
 from provisioner.types import Offer
 from windlass.base.clock import Clock
-from windlass.base.errors import BatchSystemError
 from windlass.base.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
@@ -107,13 +106,14 @@ class PilotProvider(CannotStop):
         """`token`: what the agents of a job join with. `check_lease`: as `FleetStore` has it."""
         self._name = name
         self._system = system
+        self._poller = JobPoller(system, check_lease, now=clock.monotonic)
         self.pools = tuple(pools)
         self._book = book
         self._disk = disk
-        self._check_lease = check_lease
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = job_prefix(PILOTS, cluster_id)
+        self._foreign = ForeignJobs(self._poller, self._prefix)
         self._submissions = Submissions(
             system, book, disk, token, clock, prefix=self._prefix, gather_s=gather_s
         )
@@ -123,13 +123,9 @@ class PilotProvider(CannotStop):
         self._seen: dict[str, JobReport] = {}
         """What the site last said of the jobs in the book."""
         self._submitted: dict[str, float] = {}
-        self._strange: frozenset[str] = frozenset()
         self._looked_at = float("-inf")
-        self._changed_at = 0.0
         self._looking = asyncio.Lock()
         self._launching: dict[str, asyncio.Lock] = {}
-        self._is_heard = False
-        """The site has answered, the last time."""
         self._collector = EndCollector(self._note_change)
         self._host = host
         self._stages = PilotStages(host, disk, clock.monotonic)
@@ -149,7 +145,7 @@ class PilotProvider(CannotStop):
     def list_every_s(self) -> float:
         if self._every_s is not None:
             return self._every_s
-        return look_every_s(self._clock.monotonic() - self._changed_at)
+        return self._poller.every_s
 
     def is_live(self, tag: str) -> bool:
         """Whether agents may still join with the token of that job."""
@@ -163,7 +159,7 @@ class PilotProvider(CannotStop):
             return False
         job = self._seen.get(pilot.tag)
         paused = job is not None and job.phase is JobPhase.PAUSED
-        return paused or pilot.over_at is not None or not self._is_heard
+        return paused or pilot.over_at is not None or self._poller.is_unknown(pilot)
 
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)
@@ -192,11 +188,10 @@ class PilotProvider(CannotStop):
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
         options, walltime_s = sold_as(self._name, self.pools, self._site, intent)
-        queue = queue_of(options, self._site)
-        shape = shape_of(options, intent.offer, walltime_s, intent.count, queue)
-        files = options.files
+        queue, files = queue_of(options, self._site), options.files
+        shape = job_shape(options.section, queue, intent.count, intent.offer.slots)
         return {
-            "shape": SHAPES.dump_python(shape, mode="json"),
+            "shape": SHAPES.dump_python(replace(shape, walltime_s=walltime_s), mode="json"),
             "root": str(files.root),
             "python": files.python,
             "agent": dict(files.agent),
@@ -331,12 +326,13 @@ class PilotProvider(CannotStop):
                 return
             try:
                 found = {job.name: job for job in await self._system.named_like(self._prefix)}
-            except NoAnswer:
-                self._is_heard = False
+            except NoAnswer as error:
+                self._poller.hold("", error, begun)
                 for one in self._book:
                     await self._put(one, job_record.in_doubt)
                 raise
-            self._is_heard = True
+            self._poller.heard()
+            self._poller.polled_at = begun
             for tag in [pilot.tag for pilot in self._book]:
                 if (pilot := self._book.get(tag)) is None:
                     continue
@@ -352,8 +348,7 @@ class PilotProvider(CannotStop):
     async def _take(self, pilot: Pilot, job: JobReport | None, begun: float) -> None:
         if job is None and self._submitted.get(pilot.tag, float("-inf")) >= begun:
             return
-        if (job_id := to_confirm(job, pilot.job_id)) is not None:
-            job = await self._system.look_up(job_id) or job
+        job, _ = await self._poller.confirmed(pilot, job)
         await (self._miss(pilot) if job is None else self._see(pilot, job))
 
     async def _see(self, pilot: Pilot, job: JobReport) -> None:
@@ -430,21 +425,15 @@ class PilotProvider(CannotStop):
             self._note_change()
 
     async def _end_unwanted(self, found: Mapping[str, JobReport]) -> None:
-        """Strange ones are looked at twice: one may just have been forgotten."""
-        strange, over = unwanted(found, self._book, self._now())
-        again = sorted(strange[name] for name in strange.keys() & self._strange)
-        self._strange = frozenset(strange)
-        if not again and not over:
-            return
-        await self._check_lease()
-        if again:
-            log.warning("jobs that nobody asked for are cancelled: %s", ", ".join(again))
-        try:
-            await self._system.cancel([*again, *over])
-        except NoAnswer:
-            raise
-        except BatchSystemError as error:
-            log.warning("jobs %s are not cancelled: %s", ", ".join([*again, *over]), error.message)
+        pilots, now = {pilot.job_name: pilot for pilot in self._book}, self._now()
+        over = [
+            ("", job.job_id)
+            for name, job in found.items()
+            if name in pilots and time_is_over(pilots[name], job, now)
+        ]
+        await self._poller.cancel(over)
+        wanted = {name for name, pilot in pilots.items() if not pilot.cancelled}
+        await self._foreign.end((("", job) for job in found.values()), wanted)
 
     async def _forget(self, pilot: Pilot) -> None:
         """Nothing more is to be told of it."""
@@ -477,7 +466,7 @@ class PilotProvider(CannotStop):
         return await asyncio.to_thread(self._book.put, pilot, step)
 
     def _note_change(self) -> None:
-        self._changed_at = self._clock.monotonic()
+        self._poller.note_change()
         self._looked_at = float("-inf")
 
     def _now(self) -> float:

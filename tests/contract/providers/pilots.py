@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from provisioner.providers.base import Accepted, LaunchIntent, LaunchResult, Lim
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions
 from provisioner.providers.pilots.provider import PilotProvider
+from provisioner.sections.batch import SlurmSection
 from provisioner.types import Offer
 from tests.contract.providers.base import POOL, ProviderCase, delivered
 from tests.fakes.fleet_world import CLUSTER
@@ -81,17 +82,22 @@ class PilotCase(ProviderCase):
         return PilotBook(self.folder / "pilots")
 
     def make(self) -> PilotProvider:
+        section = SlurmSection(
+            type="slurm",
+            mode="pilot",
+            partition="gpu",
+            walltimes=(timedelta(hours=4), timedelta(hours=12)),
+            usd_per_slot_hour=1.5,
+        )
         options = PilotOptions(
             pool=POOL,
             files=JobFiles(root=self.folder / "jobs", python="/usr/bin/python3", agent=self.agent),
-            queue="gpu",
-            walltimes_s=(3600.0 * 4, 3600.0 * 12),
-            usd_per_slot_hour=1.5,
+            section=section.model_copy(update=self.more),
         )
         return PilotProvider(
             name="slurm",
             system=SlurmSystem(self.commands),
-            pools=[replace(options, **self.more)],
+            pools=[options],
             book=self.book(),
             token=lambda pilot: "join-me",
             clock=SystemClock(),

@@ -10,10 +10,10 @@ from pathlib import Path
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal
-from provisioner.providers.simulated import Faults, SimulatedProvider
 from provisioner.types import Market, Offer
 from tests.contract.providers.base import POOL, QUOTA, ProviderCase
 from tests.fakes.fleet_world import CLUSTER, an_offer
+from tests.fakes.simulated_provider import Faults, SimulatedProvider
 from windlass.base.clock import SystemClock
 from windlass.base.errors import CapacityError
 

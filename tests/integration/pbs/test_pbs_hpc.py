@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from master.config import load
-from master.config.batch import PbsSection
 from master.hpc.findings import findings
 from master.hpc.gather import GivenPlaces, gather
 from master.hpc.master_yaml import master_yaml
 from master.hpc.plan import plan_of
+from provisioner.sections.batch import PbsSection
 from tests.pbs import running_pbs
 from windlass.base.checks import CheckStatus
 

@@ -284,6 +284,9 @@ def test_training_goes_on_in_another_job_when_the_time_is_over(
         "preemption_timeout": 45,
         "hyperparameters": {"gate": "/gates/open", "steps": 40},
     }
+    shell = cluster.client.session.post(
+        "/api/v1/shells", {"config": {"resources": {"slots": 1, "resource_pool": "minutes"}}}
+    )["shell"]["id"]
     experiment = cluster.submit(config(gates, **settings), MODEL)
     eventually(
         "it runs in a second job", lambda: "run 2, from step 39" in all_logs(cluster, experiment)
@@ -295,6 +298,13 @@ def test_training_goes_on_in_another_job_when_the_time_is_over(
     assert trial["restarts"] == 0
     metrics = trial["latestValidation"]["metrics"]["avgMetrics"]
     assert metrics["loss"] == round(1 / 40, 6)
+    eventually(
+        "the shell is over", lambda: cluster.get(f"/api/v1/tasks/{shell}")["task"]["endTime"]
+    )
+    lines = cluster.client.session.stream(f"/api/v1/tasks/{shell}/logs", None)
+    said = "".join(str(line["log"]) + "\n" for line in lines)
+    assert "This task ends at" in said, said
+    assert "reached its time limit" in said, said
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ from tests.slurm import Slurm, require_slurm, running_slurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MODEL = Path(__file__).parent / "model"
-ORDINARY = "nobody"
-"""Who the researcher is where tests run as root."""
+ORDINARY = "daemon"
+"""Who the researcher is where tests run as root. Not nobody, whom systemd calls locked where shadow is not readable."""
 LIMIT_S = 110
 
 
@@ -123,12 +123,29 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     assert "rank 0 of 1: gpus 0,1" in created, created
     told = json.loads(researcher.run("hpc", "status", "--json"))
     assert told["isUp"]
+    open_a_shell(researcher, master)
     eventually("its jobs are over", lambda: not slurm.jobs())
     eventually("and forgotten", lambda: not list((place / "jobs").glob("wl-*")))
     researcher.run("hpc", "down")
     eventually("its processes are gone", lambda: not researcher.processes())
     assert not list((place / "jobs").glob("wl-*"))
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
+
+
+def open_a_shell(researcher: Researcher, master: Mapping[str, str]) -> None:
+    """By the master alone; it is told when its job ends, and what is kept."""
+    words = "bash -l -c 'id -un; echo job $SLURM_JOB_ID'"
+    said = researcher.run("shell", "start", "--", words, **master)
+    assert re.search(rf"^{researcher.environment['USER']}\s+job \d", said, re.MULTILINE), said
+    (listed,) = json.loads(researcher.run("task", "list", "--json", **master))
+    assert listed["endsAt"], "the limit of the partition, or of the job"
+    end = f"{listed['endsAt']:.16}".replace("T", " ")
+    told = f"This task ends at {end} UTC, with the time of its node. Then only what lies in mounted"
+    shell = str(listed["taskId"])
+    eventually("its log says it", lambda: told in researcher.run("task", "logs", shell, **master))
+    greeted = researcher.run("shell", "open", shell, "--", "-tt", "bash -l -c true", **master)
+    assert told in greeted, "who logs in at a terminal"
+    researcher.run("shell", "kill", shell, **master)
 
 
 def test_jobs_outlive_their_master_unless_they_are_cancelled(

@@ -11,9 +11,9 @@ from master.config import MasterConfig, ResolvedPool
 from master.config.load import load
 from master.wiring.cloud_providers import named_apart
 from master.wiring.machine_boots import SettingsOfLaunches, boot_settings
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import OfferKey
 from tests.fakes.fleet_world import an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from windlass.base.clock import SystemClock
 from windlass.base.errors import InvalidConfig, InvalidState
 

@@ -10,12 +10,14 @@ import pytest
 import yaml
 
 from master.config import MasterConfig, ResolvedPool, load, masked
-from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.config.partitions import Partition
 from master.wiring.agents import pilot_sides
 from master.wiring.batch.pools import dispatch_options, files_of
 from provisioner.batch.disks import LocalDisk
+from provisioner.sections.batch import BatchSection, PbsSection, SlurmSection
 from rm_backends.auto_modes import PilotSide
+from rm_backends.batch.shapes import shape_of
+from tests.fakes.agents_world import allocation
 from windlass.base.errors import InvalidConfig
 
 PARTITIONS = (
@@ -347,7 +349,8 @@ def test_keys_reach_the_agents_of_a_job(tmp_path: Path) -> None:
     assert files.agent["image_cache_dir"] == "/shared/jobs/images"
     assert (files.path, files.libraries) == ("/opt/slurm/bin:/opt/tools", "/opt/slurm/lib")
     options = dispatch_options(pool(config, "GPU"))
-    assert (options.asks_for_gpus, options.slot_type, options.queue) == (False, "rocm", "GPU")
+    shape = shape_of(allocation(1, slots=1), options, None)
+    assert (shape.asks_for_gpus, shape.slot_type, shape.queue) == (False, "rocm", "GPU")
 
 
 def test_users_do_not_share_the_images_that_their_jobs_make(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from master.config import MasterConfig
 from master.core.expconf import ExperimentConfig, TaskContainerDefaults
-from master.core.expconf.command import CommandConfig
+from master.core.expconf.kinds import CommandConfig
 from tools.reference.keys import keys_of, unmarked_leaves
 
 ROOT = Path(__file__).parents[3]
@@ -75,23 +75,25 @@ PROVIDER = ELASTIC | {
     "disk_usd_per_hour": "master/wiring/elastic.py:disk_usd_per_hour",
     **read_by(
         "master/wiring/batch/pools.py:*",
-        "slot_type slots_per_node gpu_type cpus_per_slot memory_per_slot walltime max_queued "
         "python prologue job_prologue master_url visible_gpus path ld_library_path "
-        "gres_supported rendezvous_network_interface container_runtime image_root scratch impersonate",
+        "rendezvous_network_interface container_runtime image_root scratch impersonate",
     ),
+    **read_by("provisioner/leases/shapes.py:*", "gpu_type cpus_per_slot gres_supported"),
+    **read_by("rm_backends/batch:*", "slots_per_node walltime max_queued"),
     **read_by(
-        "master/config/batch.py:*",
-        "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode",
+        "provisioner/sections/batch.py:*",
+        "partition queue account project group qos constraint reservation sbatch_args pbsbatch_args mode "
+        "slot_type memory_per_slot",
     ),
     **read_by("master/wiring/batch/pools.py:*", "job_project_source"),
     **read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root"),
     **read_by("master/wiring/batch/site.py:*", "relay_port"),
-    **read_by("master/wiring/batch/pilots.py:*", "walltimes queue_deadline usd_per_slot_hour"),
+    **read_by("provisioner/providers/pilots:*", "walltimes queue_deadline usd_per_slot_hour"),
 }
 PROVIDER |= below(
     "ssh",
     read_by("master/wiring/batch/pools.py:*", "key_file jump known_hosts")
-    | read_by("master/config/batch.py:*", "host user"),
+    | read_by("provisioner/sections/batch.py:*", "host user"),
 )
 API = below(
     "api",
@@ -100,18 +102,20 @@ API = below(
 PROVIDER |= API
 SITE = API | read_by(
     "master/wiring/batch/pools.py:*",
-    "slot_type slots_per_node cpus_per_slot memory_per_slot walltime max_queued "
-    "python prologue job_prologue master_url visible_gpus path ld_library_path gres_supported "
+    "python prologue job_prologue master_url visible_gpus path ld_library_path "
     "rendezvous_network_interface container_runtime image_root scratch impersonate",
 )
+SITE |= read_by("provisioner/leases/shapes.py:*", "cpus_per_slot gres_supported")
+SITE |= read_by("rm_backends/batch:*", "slots_per_node walltime max_queued")
+SITE |= read_by("provisioner/sections/batch.py:*", "slot_type memory_per_slot")
 SITE |= read_by("master/wiring/batch/keys.py:*", "channels login_host job_storage_root")
 SITE |= read_by("master/wiring/batch/site.py:*", "relay_port")
-SITE |= read_by("master/config/batch.py:*", "account")
+SITE |= read_by("provisioner/sections/batch.py:*", "account")
 SITE |= read_by("master/wiring/batch/pools.py:*", "job_project_source")
 SITE |= below(
     "ssh",
     read_by("master/wiring/batch/pools.py:*", "key_file jump known_hosts")
-    | read_by("master/config/batch.py:*", "host user"),
+    | read_by("provisioner/sections/batch.py:*", "host user"),
 )
 BATCH_MANAGER = SITE | read_by(
     "master/config/batch_manager.py:*",
@@ -212,6 +216,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "connections.unauthenticated_per_address": "master:unauthenticated_per_address",
         "max_lost_runs": "master/experiments:max_lost_runs",
         "reserved_ports": "master:reserved_ports",
+        **read_by("master/wiring/task_settings.py:*", "notebook_timeout tensorboard_timeout"),
         "prices.discount": "provisioner:discount",
         "prices.refresh": "master/app.py:refresh",
         "prices.stale_after": "master:stale_after",
@@ -269,6 +274,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.tls.key": "master/tls:key",
         "security.tls.ca": "master/tls:ca",
         "security.tls.self_signed": "master/tls:self_signed",
+        **below("security.ssh", read_by("master/app.py:*", "key_type rsa_key_size")),
         "security.authz.others_work": "master:others_work",
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",

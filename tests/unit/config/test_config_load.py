@@ -466,7 +466,6 @@ def test_keys_without_effect_are_told_where_they_stand(tmp_path: Path) -> None:
     warnings = loaded(tmp_path, text).warnings
     assert [warning.partition(" has no effect: ")[0] for warning in warnings] == [
         "feature_switches",
-        "security.ssh",
         "__internal.audit_logging_enabled",
         "resource_pools[0].task_container_defaults.nccl_port_range",
     ]

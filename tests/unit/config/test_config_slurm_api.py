@@ -42,7 +42,7 @@ def test_ways_to_slurmrestd(tmp_path: Path, api: dict[str, Any]) -> None:
     (pool,) = [one for one in loaded(tmp_path, api).pools() if one.batch is not None]
     assert pool.batch is not None
     assert isinstance(site_of([pool.batch]).system, RestSystem)
-    assert dispatch_options(pool).also_refused(["--mail-user=a"])
+    assert dispatch_options(pool).section.also_refused(["--mail-user=a"])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_pyslurm_lists_jobs_and_commands_do_the_rest(tmp_path: Path) -> None:
     ]
     assert pool.batch is not None
     assert isinstance(site_of([pool.batch]).system, PyslurmSystem)
-    assert not dispatch_options(pool).also_refused(["--mail-user=a"])
+    assert not dispatch_options(pool).section.also_refused(["--mail-user=a"])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.slurm.system import SlurmSystem
 from rm_backends.base import BatchOptions, JobOptions
-from rm_backends.batch.shapes import DispatchOptions
+from tests.fakes.batch_world import slurm_pool
 from windlass.base.clock import ManualClock
 from windlass.base.errors import PermissionDenied, Unsatisfiable
 
@@ -61,7 +61,7 @@ def users(
         accounts,
     )
     arguments = tuple(f"--{name}={value}" for name, value in given.items())
-    return BatchUsers([DispatchOptions(pool="gpu", arguments=arguments)], site, clock, falling_back)
+    return BatchUsers([slurm_pool("gpu", sbatch_args=arguments)], site, clock, falling_back)
 
 
 async def test_a_good_user_is_asked_for_once_in_a_while() -> None:

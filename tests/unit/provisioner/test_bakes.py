@@ -10,11 +10,11 @@ import pytest
 from master.core.actor import Actor
 from provisioner.images.records import BakeRecord, BakeState
 from provisioner.money.budgets import Budget
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.baking_cloud import BakingCloud
 from tests.fakes.deadly_steps import DeadlySteps
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import Conflict, InvalidArgument, WindlassError
 

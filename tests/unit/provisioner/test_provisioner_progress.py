@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.providers.base import LimitedCall
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer, PoolSettings
 from tests.examples import examples
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import ProviderAuthError, QuotaError
 

@@ -10,9 +10,9 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.fleet.reconciler import Provisioner
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import PoolSettings
 from tests.fakes.fleet_world import CLUSTER, FakeHost, FleetWorld, a_gang, an_intent, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import ProviderAuthError
 from windlass.base.ids import Ids

@@ -10,9 +10,9 @@ from master.core.reasons import ReasonKind
 from provisioner.fleet.instances import LOST_AFTER_S, ORPHAN_GRACE_S
 from provisioner.money.prices import usd_for
 from provisioner.providers.base import LaunchAnswer, LaunchIntent
-from provisioner.providers.simulated import Faults
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_intent, an_offer
 from tests.fakes.played_fleet import in_world
+from tests.fakes.simulated_provider import Faults
 from windlass.base.errors import ProviderError, QuotaError
 
 

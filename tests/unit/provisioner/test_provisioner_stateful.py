@@ -28,10 +28,10 @@ from provisioner.money.prices import usd_for
 from provisioner.planning.disruption import Disruption
 from provisioner.planning.stopped_agents import StoppedAgents
 from provisioner.providers.base import LimitedCall
-from provisioner.providers.simulated import Faults
 from provisioner.types import PoolSettings
 from tests.examples import examples
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import Faults
 from tests.fakes.virtual_time import LoopClock, VirtualTimeLoop
 from windlass.base.errors import CapacityError, QuotaError, StoreUnavailable
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from provisioner.providers.simulated import SimulatedProvider
 from provisioner.types import Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
+from tests.fakes.simulated_provider import SimulatedProvider
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import QuotaError
 

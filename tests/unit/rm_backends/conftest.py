@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world
-from tests.fakes.batch_world import BatchWorld, Play
+from tests.fakes.batch_world import BatchWorld, Play, slurm_pool
 from tests.fakes.virtual_time import run
 
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    def play(scenario: Callable[[BatchWorld], Awaitable[None]], **options: int) -> None:
+    def play(scenario: Callable[[BatchWorld], Awaitable[None]], **options: Any) -> None:
         async def main() -> None:
             async with agents_world(starts=False) as world:
-                batch = BatchWorld(
-                    world, tmp_path / "jobs", DispatchOptions(pool="default", **options)
-                )
+                batch = BatchWorld(world, tmp_path / "jobs", slurm_pool(**options))
                 await batch.start()
                 await scenario(batch)
 

@@ -24,9 +24,10 @@ from provisioner.batch.slurm.states import refusal_of
 from rm_backends.agents.joining import Proof, join_refusal
 from rm_backends.base import BatchOptions, JobOptions
 from rm_backends.batch.leases import way_out_of
-from rm_backends.batch.shapes import DispatchOptions, shape_of
+from rm_backends.batch.shapes import shape_of
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import allocation
+from tests.fakes.batch_world import slurm_pool
 from windlass.base.errors import Unsatisfiable
 
 QUEUE = Queue(
@@ -42,7 +43,7 @@ SITE = SiteFacts(version="0", queues={"gpu": QUEUE}, accounts={"physics": frozen
 
 def submitted(slots: int = 4, **asked: Any) -> str:
     """Why it is refused."""
-    options = DispatchOptions(pool="p", queue="gpu")
+    options = slurm_pool("p", partition="gpu")
     request = replace(allocation(1, slots=slots), batch=BatchOptions(slurm=JobOptions(**asked)))
     try:
         shape = shape_of(request, options, QUEUE)

@@ -13,6 +13,7 @@ from provisioner.batch.base import (
     JobReport,
 )
 from provisioner.batch.job_files import JobShape
+from provisioner.sections.batch import PbsSection
 from rm_backends.base import (
     LossKind,
     Lost,
@@ -106,7 +107,7 @@ def test_a_job_that_left_the_queue_of_pbs_without_a_trace_was_deleted_there(
 
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True
-        batch.options = replace(batch.options, system="pbs")
+        batch.options = replace(batch.options, section=PbsSection(type="pbs"))
         await batch.restart()
         await batch.world.backend.request(allocation(1, slots=4))
         await batch.world.settle(5)

@@ -15,9 +15,8 @@ import pytest
 
 from provisioner.batch.base import EndCause
 from rm_backends.base import AllocationRequest, RestoreRecord, Withdrawn
-from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation, launch_spec
-from tests.fakes.batch_world import NODES, BatchWorld
+from tests.fakes.batch_world import NODES, BatchWorld, slurm_pool
 from tests.fakes.deadly_steps import DeadlySteps
 from tests.fakes.virtual_time import run
 
@@ -154,7 +153,7 @@ def killed_at(folder: Path, at: int, *, who: str, after: bool, looks: bool) -> i
 
     async def main() -> int:
         async with agents_world(starts=False) as world:
-            batch = BatchWorld(world, folder, DispatchOptions(pool="default"))
+            batch = BatchWorld(world, folder, slurm_pool())
             tasks = Tasks(batch)
             kills = Kills(at, after=after, batch=batch, who=who)
             kills.watch(batch.store, "save")

@@ -12,13 +12,14 @@ from provisioner.batch.base import (
     JobRefused,
     Queue,
 )
+from provisioner.sections.batch import PbsSection
 from rm_backends.base import (
     BatchOptions,
     JobOptions,
 )
 from rm_backends.batch.shapes import DispatchOptions, shape_of
 from tests.fakes.agents_world import allocation
-from tests.fakes.batch_world import ID, BatchWorld, Play
+from tests.fakes.batch_world import ID, BatchWorld, Play, slurm_pool
 from windlass.base.errors import Unsatisfiable
 
 
@@ -138,7 +139,7 @@ def test_what_is_less_important_is_so_at_the_site(
 ) -> None:
     request = allocation(1, slots=1)
     request = replace(request, job=replace(request.job, priority=priority))
-    options = DispatchOptions(pool="p", default_priority=default)
+    options = slurm_pool("p", default_priority=default)
     assert shape_of(request, options, Queue(name="gpu", nodes=1, gpus_per_node=4)).nice == nice
 
 
@@ -227,7 +228,7 @@ def test_a_time_that_holds_no_checkpoint_is_told_at_submission(
 
 
 def test_a_pool_of_pbs_says_it_in_the_words_of_pbs() -> None:
-    options = DispatchOptions(pool="p", system="pbs", queue="workq")
+    options = DispatchOptions(pool="p", section=PbsSection(type="pbs", queue="workq"))
     queue = Queue(name="workq", nodes=2, gpus_per_node=4, max_walltime_s=3600)
 
     def refusal(slots: int, **asked: Any) -> str:
@@ -252,9 +253,7 @@ def test_a_site_that_does_not_know_gpus_gives_nodes(
     slots: int, per_node: int | None, nodes: int, each: int
 ) -> None:
     """As many as it takes with `slots_per_node` on each, or 1; nothing is held against their number."""
-    options = DispatchOptions(
-        pool="p", slot_type="cuda", asks_for_gpus=False, slots_per_node=per_node
-    )
+    options = slurm_pool("p", slot_type="cuda", gres_supported=False, slots_per_node=per_node)
     queue = Queue(name="gpu", nodes=8)
     shape = shape_of(allocation(1, slots=slots), options, queue)
     assert (shape.nodes, shape.slots_per_node, shape.gpus_per_node) == (nodes, each, each)

@@ -9,9 +9,8 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import EndCause, JobRefused
-from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation
-from tests.fakes.batch_world import BatchWorld
+from tests.fakes.batch_world import BatchWorld, slurm_pool
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
@@ -30,7 +29,7 @@ def play(tmp_path: Path) -> Play:
 
         async def main() -> None:
             async with agents_world(starts=False) as world:
-                batch = BatchWorld(world, tmp_path / "jobs", DispatchOptions(pool="default"))
+                batch = BatchWorld(world, tmp_path / "jobs", slurm_pool())
                 await batch.start()
                 batch.site.holds_back = True
                 await world.backend.request(allocation(1, slots=4))

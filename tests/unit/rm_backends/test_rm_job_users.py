@@ -21,18 +21,19 @@ from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.job_files import JobShape
+from provisioner.leases.foreign_jobs import AT_START, ForeignJobs
+from provisioner.leases.poller import JobPoller
 from rm_backends.batch.dispatch_report import DispatchReport
-from rm_backends.batch.foreign_jobs import AT_START, ForeignJobs
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
-from rm_backends.batch.shapes import DispatchOptions, shape_of
-from rm_backends.batch.users import UserSystems, require_user
+from rm_backends.batch.shapes import require_user, shape_of
 from tests.fakes.agents_world import agents_world, allocation
-from tests.fakes.batch_world import BatchWorld, FakeBatch
+from tests.fakes.batch_world import BatchWorld, FakeBatch, slurm_pool
+from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.virtual_time import run
-from windlass.base.errors import Unsatisfiable
+from windlass.base.errors import LeaseLost, Unsatisfiable
 
-OPTIONS = DispatchOptions(pool="gpu", as_users=True, slots_per_node=4)
+OPTIONS = slurm_pool("gpu", impersonate="sudo", job_storage_root="/jobs", slots_per_node=4)
 ALICE = OsUser(uid=1001, gid=1001, user="alice", group="alice")
 
 
@@ -81,7 +82,7 @@ def lease(tag: str, user: str) -> Lease:
     return Lease(tag=tag, pool="gpu", allocation_id=f"task-{tag}", shape=shape, created_at=0)
 
 
-def systems(*refused: str) -> tuple[UserSystems, dict[str, OneUsers]]:
+def systems(*refused: str) -> tuple[JobPoller, dict[str, OneUsers]]:
     made: dict[str, OneUsers] = {}
 
     def system_of(user: str) -> OneUsers:
@@ -90,7 +91,7 @@ def systems(*refused: str) -> tuple[UserSystems, dict[str, OneUsers]]:
     users = SiteUsers(
         system_of, lambda _: LocalCommands(), lambda _: LocalDisk(), lambda user: ("sudo", user)
     )
-    return UserSystems(system_of(""), users), made
+    return JobPoller(system_of(""), still_leads, users), made
 
 
 async def test_each_job_is_asked_for_as_its_user() -> None:
@@ -186,7 +187,7 @@ def test_agents_of_whoever_is_not_asked_for_may_be_away_and_nobody_elses(tmp_pat
 
     async def main() -> None:
         async with agents_world(starts=False) as world:
-            options = DispatchOptions(pool="default", as_users=True)
+            options = slurm_pool(impersonate="sudo", job_storage_root="/jobs")
             batch = BatchWorld(world, tmp_path / "jobs", options)
 
             def system_of(user: str) -> FakeBatch:
@@ -238,15 +239,15 @@ async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_k
     made["alice"].named = [report("wl-c0-known"), replace(report("wl-c0-too"), job_id="5")]
     strange = ForeignJobs(asked, "wl-c0-")
     leases = {"wl-c0-known": lease("wl-c0-known", "alice")}
-    await strange.look(leases)
+    await strange.look(leases.values())
     assert not caplog.records
     site.foreign = [replace(one, waits=True) for one in site.foreign if one.job_id != "4"]
-    await strange.look(leases)
+    await strange.look(leases.values())
     (told,) = [one.message for one in caplog.records if "not known here" in one.message]
     assert told.startswith("job 1 of user bob is called wl-c0-lost")
     assert {user: one.cancelled for user, one in made.items()} == {"": [], "alice": ["5"]}
     for _ in range(3):
-        await strange.look(leases)
+        await strange.look(leases.values())
     assert site.listings == AT_START, "it is asked for at the start alone"
 
 
@@ -254,17 +255,17 @@ async def test_a_site_that_does_not_list_all_jobs_is_asked_again_and_holds_up_no
     asked, made = systems()
     site, strange = made[""], ForeignJobs(asked, "wl-c0-")
     site.silent_users.add("")
-    await strange.look({})
+    await strange.look([])
     site.silent_users.clear()
     for _ in range(AT_START + 1):
-        await strange.look({})
+        await strange.look([])
     assert site.listings == AT_START
 
 
 async def test_where_all_jobs_are_the_masters_own_no_others_are_listed() -> None:
     asked, made = systems()
     asked.users = None
-    await ForeignJobs(asked, "wl-c0-").look({})
+    await ForeignJobs(asked, "wl-c0-").look([])
     assert made[""].listings == 0
 
 
@@ -281,13 +282,13 @@ def test_who_is_linked_to_nobody_or_to_root_has_no_job(who: OsUser | None, said:
     request = replace(allocation(1, slots=1), user="olga", os_user=who)
     with pytest.raises(Unsatisfiable, match=said):
         require_user(request, OPTIONS)
-    require_user(request, replace(OPTIONS, as_users=False))
+    require_user(request, slurm_pool("gpu", slots_per_node=4))
 
 
 def test_a_job_is_of_the_user_only_where_the_pool_says_so() -> None:
     request = replace(allocation(1, slots=1), os_user=ALICE)
     assert shape_of(request, OPTIONS, None).user == "alice"
-    assert shape_of(request, replace(OPTIONS, as_users=False), None).user == ""
+    assert shape_of(request, slurm_pool("gpu", slots_per_node=4), None).user == ""
 
 
 def test_requests_that_are_alike_but_of_different_users_wait_for_different_reasons() -> None:
@@ -295,8 +296,7 @@ def test_requests_that_are_alike_but_of_different_users_wait_for_different_reaso
         options=OPTIONS,
         leases=(),
         queue=None,
-        trouble="",
-        silence=lambda _: "",
+        trouble=lambda _: "",
         full=lambda *_: None,
         joined=lambda _: 0,
         now=0,
@@ -306,3 +306,19 @@ def test_requests_that_are_alike_but_of_different_users_wait_for_different_reaso
     reasons = telling.availability([olga, alice]).reasons
     assert "olga is linked to none" in reasons[olga.allocation_id].text
     assert reasons[alice.allocation_id].text == "a batch job is to be submitted for it"
+
+
+async def test_a_master_that_leads_no_more_cancels_nothing() -> None:
+    """Another master leads by now: jobs that this one does not know may be of that one."""
+    asked, made = systems()
+
+    async def leads_no_more() -> None:
+        raise LeaseLost
+
+    asked.check_lease = leads_no_more
+    made[""].named = [report("wl-c0-new")]
+    foreign = ForeignJobs(asked, "wl-c0-")
+    await foreign.look([])
+    with pytest.raises(LeaseLost):
+        await foreign.look([])
+    assert made[""].cancelled == []

@@ -12,9 +12,8 @@ from master.core.reasons import ReasonKind
 from provisioner.batch.base import JobRefused
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Refused, RestoreRecord
-from rm_backends.batch.shapes import DispatchOptions
 from tests.fakes.agents_world import agents_world, allocation
-from tests.fakes.batch_world import BatchWorld
+from tests.fakes.batch_world import BatchWorld, slurm_pool
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
@@ -28,7 +27,7 @@ def played(folder: Path, scenario: Scenario, *pools: PoolOptions) -> None:
     async def main() -> None:
         rules = RULES if pools else None
         async with agents_world(*pools, fall_back=rules, starts=False) as world:
-            batch = BatchWorld(world, folder / "jobs", DispatchOptions(pool="default"))
+            batch = BatchWorld(world, folder / "jobs", slurm_pool())
             await batch.start()
             await scenario(batch)
 
@@ -122,7 +121,7 @@ def test_a_site_that_was_away_meanwhile_has_to_say_it_anew(tmp_path: Path) -> No
         batch.site.down = True
         await batch.world.settle(60)
         batch.site.down = False
-        while batch.dispatcher._trouble:
+        while batch.dispatcher._poller.trouble():
             await batch.world.settle(1)
         await batch.world.settle(10)
         assert refusals(batch) == []

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from master.auth.join_tokens import JoinTokenSigner
-from master.config.batch import SlurmSection
 from master.data_folder import TLS
 from master.tls.own_authority import OwnAuthority
 from master.wiring.batch.pools import files_of
 from master.wiring.cloud_boot import CloudBoot
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.batch.disks import LocalDisk
+from provisioner.sections.batch import SlurmSection
 from tests.fakes.pool_machines import aws_machines
 from windlass.base.tls.fingerprints import certificates_in, fingerprint_of
 

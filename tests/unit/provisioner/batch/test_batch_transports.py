@@ -11,11 +11,11 @@ import pytest
 
 from agent_bootstrap.agent.options import parse_options
 from master.config import MasterConfig
-from master.config.batch import SlurmSection
 from master.wiring.batch.pools import files_of
 from master.wiring.batch.site import own_place, relay_keepers
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import JobShape
+from provisioner.sections.batch import SlurmSection
 from windlass.base.errors import InvalidConfig
 
 TLS, PLAIN = "https://login1:8443", "http://login1:8080"

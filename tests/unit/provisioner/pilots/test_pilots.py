@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -22,6 +23,7 @@ from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.offers import PilotOptions, offers_of, staggered
 from provisioner.providers.pilots.times import MARGIN_S, STAGGER
+from provisioner.sections.batch import SlurmSection
 from provisioner.types import Scope
 from tests.contract.providers.base import POOL, a_token
 from tests.contract.providers.pilots import FakePilotCase, pilots
@@ -38,13 +40,14 @@ async def case(tmp_path: Path) -> AsyncIterator[FakePilotCase]:
         yield one
 
 
-def sold(site: SiteFacts | None = SITE, queued: int = 0, **more: object) -> list[tuple[str, int]]:
+def sold(site: SiteFacts | None = SITE, queued: int = 0, **more: Any) -> list[tuple[str, int]]:
     return [(o.key.instance_type, o.slots) for o, _ in of(site, queued, **more)]
 
 
-def of(site: SiteFacts | None = SITE, queued: int = 0, **more: object) -> list[tuple]:  # type: ignore[type-arg]
+def of(site: SiteFacts | None = SITE, queued: int = 0, **more: Any) -> list[tuple]:  # type: ignore[type-arg]
+    section = SlurmSection(type="slurm", mode="pilot", **more)
     files = JobFiles(root=Path("/jobs"), python="python3", agent={})
-    options = replace(PilotOptions(pool="p", files=files), **more)  # type: ignore[arg-type]
+    options = PilotOptions(pool="p", section=section, files=files)
     return list(offers_of("slurm", options, site, queued))
 
 
@@ -52,15 +55,15 @@ def of(site: SiteFacts | None = SITE, queued: int = 0, **more: object) -> list[t
     ("options", "expected"),
     [
         ({}, [("cuda-4x2h", 4)]),
-        ({"walltimes_s": (1800.0, 7200.0, 9000.0)}, [("cuda-4x30m", 4), ("cuda-4x2h", 4)]),
-        ({"walltimes_s": (9000.0,)}, [("cuda-4x2h", 4)]),
+        ({"walltimes": ["30m", "2h", "150m"]}, [("cuda-4x30m", 4), ("cuda-4x2h", 4)]),
+        ({"walltimes": ["150m"]}, [("cuda-4x2h", 4)]),
         ({"gpu_type": "a100", "slots_per_node": 2}, [("a100-2x2h", 2)]),
-        ({"queue": "cpu"}, [("cpu-1x4h", 1)]),
-        ({"queue": "cpu", "slots_per_node": 8}, [("cpu-8x4h", 8)]),
-        ({"queue": "gone", "slots_per_node": 8}, [("cuda-8x4h", 8)]),
+        ({"partition": "cpu"}, [("cpu-1x4h", 1)]),
+        ({"partition": "cpu", "slots_per_node": 8}, [("cpu-8x4h", 8)]),
+        ({"partition": "gone", "slots_per_node": 8}, [("cuda-8x4h", 8)]),
     ],
 )
-def test_offers(options: dict[str, object], expected: list[tuple[str, int]]) -> None:
+def test_offers(options: dict[str, Any], expected: list[tuple[str, int]]) -> None:
     assert sold(**options) == expected
 
 

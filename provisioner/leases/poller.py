@@ -17,15 +17,14 @@ from typing import TypeVar
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import (
     BatchSystem,
+    JobPhase,
     JobRefused,
     JobReport,
     NoAnswer,
 )
 from provisioner.batch.impersonation import SiteUsers
-from rm_backends.base import AllocationRequest
-from rm_backends.batch.leases import Lease
-from rm_backends.batch.shapes import DispatchOptions
-from windlass.base.errors import BatchSystemError, Unsatisfiable
+from provisioner.leases.job_record import JobRecord
+from windlass.base.errors import BatchSystemError
 
 log = logging.getLogger(__name__)
 
@@ -38,23 +37,6 @@ SHARE = 10
 """Who is not answered is asked again after so many times what that took: others wait for them that long."""
 
 
-def require_user(request: AllocationRequest, options: DispatchOptions) -> None:
-    """Where jobs are of their users. Raises Unsatisfiable for one that is linked to nobody, or to root."""
-    if not options.as_users:
-        return
-    who, whose = request.os_user, request.user or "its user"
-    if who is None:
-        raise Unsatisfiable(
-            f"Pool '{options.pool}' submits each job as its user, and {whose} is linked to none: an administrator does "
-            "that with `det user link-with-agent-user`"
-        )
-    if who.uid == 0 or who.user == "root":
-        raise Unsatisfiable(
-            f"Pool '{options.pool}' submits no job as root, to whom {whose} is linked: link them to another one "
-            "with `det user link-with-agent-user`"
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _Trouble:
     """Why a user is not asked for now."""
@@ -65,16 +47,37 @@ class _Trouble:
 
 
 @dataclass(slots=True)
-class UserSystems:
-    """Raises NoAnswer of the master's own jobs; what goes wrong with those of a user is kept in `trouble`."""
+class JobPoller:
+    """Of one part of a master: dispatch, or a provider of pilots. Times are of `now`.
+
+    Raises NoAnswer of the master's own jobs, which whoever asks may `hold`; that of a user is held here.
+    """
 
     system: BatchSystem
     """As the master's own user."""
+    check_lease: Callable[[], Awaitable[None]]
+    """As `FleetStore` has it: before anything is cancelled."""
     users: SiteUsers | None = None
     """As others. None: every job is the master's own."""
     now: Callable[[], float] = time.monotonic
+    polled_at: float = float("-inf")
+    """When the site last told of jobs."""
+    changed_at: float = 0.0
+    """When anything last became of one."""
     _known: dict[str, BatchSystem] = field(default_factory=dict)
     _troubles: dict[str, _Trouble] = field(default_factory=dict)
+
+    @property
+    def every_s(self) -> float:
+        """Jobs that have just changed are polled soon, then less often."""
+        return min(10.0, max(1.0, (self.now() - self.changed_at) / 5))
+
+    def note_change(self) -> None:
+        self.changed_at = self.now()
+
+    def is_unknown(self, job: JobRecord) -> bool:
+        """Nobody can say now what became of it."""
+        return self.polled_at == float("-inf") or bool(self.trouble(job.user))
 
     def of(self, user: str) -> BatchSystem:
         """Raises JobRefused."""
@@ -87,30 +90,38 @@ class UserSystems:
             self._known[user] = self.users.system(user)
         return self._known[user]
 
-    def trouble(self, user: str) -> str:
-        """Why nothing is known of their jobs now; empty: it is."""
-        found = self._troubles.get(user)
+    def trouble(self, user: str = "") -> str:
+        """Why nothing is known of their jobs now; empty: it is. Of the master's own: of nobody's."""
+        found = self._troubles.get("") or self._troubles.get(user)
         return "" if found is None else found.why
 
-    def is_held(self, user: str) -> bool:
+    def is_held(self, user: str = "") -> bool:
         """They are not asked for until later."""
         found = self._troubles.get(user)
         return found is not None and found.until > self.now()
 
     def hold(self, user: str, error: BatchSystemError, since: float) -> None:
-        """What was called as this user since then (`now`) failed."""
+        """What was called as this user since then failed."""
         old = self._troubles.get(user)
         tries, now = 1 if old is None else old.tries + 1, self.now()
         if old is None or old.why != error.message:
-            log.warning("jobs of %s cannot be asked for: %s", user or "the master", error.message)
+            what = (
+                f"jobs of {user} cannot be asked for"
+                if user
+                else "the batch system does not answer"
+            )
+            log.warning("%s: %s", what, error.message)
         pause_s = max(min(LAST_RETRY_S, 2.0**tries), SHARE * (now - since))
         self._troubles[user] = _Trouble(error.message, now + pause_s, tries)
 
-    async def poll(self, leases: Iterable[Lease]) -> Mapping[str, JobReport | None]:
+    def heard(self, user: str = "") -> None:
+        self._troubles.pop(user, None)
+
+    async def poll(self, jobs: Iterable[JobRecord]) -> Mapping[str, JobReport | None]:
         """By name, of those that can be told of. None: unknown to a scheduler that did answer."""
         by_user: defaultdict[str, list[str]] = defaultdict(list)
-        for lease in leases:
-            by_user[lease.shape.user].append(lease.tag)
+        for job in jobs:
+            by_user[job.user].append(job.job_name)
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def ask(user: str, names: list[str]) -> Mapping[str, JobReport | None]:
@@ -121,11 +132,22 @@ class UserSystems:
         told: dict[str, JobReport | None] = {}
         for some in await asyncio.gather(*(ask(*one) for one in by_user.items())):
             told |= some
+        self.polled_at = self.now()
         return told
 
-    async def look_up(self, lease: Lease, job_id: str) -> JobReport | None:
-        """None also for who may not be asked for any more."""
-        return await self._asked(lease.shape.user, lambda system: system.look_up(job_id))
+    async def confirmed(
+        self, job: JobRecord, told: JobReport | None
+    ) -> tuple[JobReport | None, bool]:
+        """What became of it, None: the site does not know it; and whether that is known.
+
+        `told`: by a list. One that says that it is over, or leaves it out, counts when the site, asked for it alone,
+        says so too.
+        """
+        job_id = job.job_id if told is None else told.job_id
+        if job_id is None or (told is not None and told.phase is not JobPhase.ENDED):
+            return told, True
+        found = await self._asked(job.user, lambda system: system.look_up(job_id))
+        return found or told, found is not None or not self.trouble(job.user)
 
     async def named_like(self, user: str, prefix: str) -> Sequence[JobReport]:
         """Jobs of this user with such names; none where they cannot be asked for."""
@@ -136,6 +158,8 @@ class UserSystems:
         ids: defaultdict[str, list[str]] = defaultdict(list)
         for user, job_id in jobs:
             ids[user].append(job_id)
+        if ids:
+            await self.check_lease()
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def cancel(user: str, some: list[str]) -> None:
@@ -151,15 +175,16 @@ class UserSystems:
 
     async def _asked(self, user: str, call: Callable[[BatchSystem], Awaitable[T]]) -> T | None:
         """None: nothing is known of this user's jobs."""
-        if self.is_held(user):
+        if user and self.is_held(user):
             return None
         since = self.now()
         try:
             found = await call(self.of(user))
         except (JobRefused, NoAnswer) as error:
-            if not user and isinstance(error, NoAnswer):
+            if not user:
                 raise
             self.hold(user, error, since)
             return None
-        self._troubles.pop(user, None)
+        if user:
+            self.heard(user)
         return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from master.core.expconf.durations import PositiveDuration
 from master.core.expconf.schema import Items, Number, Positive, Section
+from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.sections.slurm_api import SlurmApiSection, require_many_users, require_slurm
@@ -202,6 +203,23 @@ class SiteKeys(Section):
         """slurmrestd takes its jobs."""
         return self.api is not None and not self.api.is_pyslurm
 
+    def also_refused(self, arguments: Sequence[str]) -> Sequence[str]:
+        """Why arguments of users are not taken, beside what never is."""
+        return rest_problems(arguments) if self.is_rest else ()
+
+    @property
+    def as_users(self) -> bool:
+        """Each job is of the user of the operating system that its owner is linked to."""
+        return self.impersonate is not None
+
+    @property
+    def memory_mib_per_slot(self) -> int | None:
+        return None if self.memory_per_slot is None else -(-self.memory_per_slot // 1024**2)
+
+    def slot_type_in(self, queue: Queue | None) -> str:
+        """cuda, rocm or cpu. Without a queue, the site being unknown so far, its nodes count as having GPUs."""
+        return self.slot_type or ("cuda" if queue is None or queue.gpus_per_node else "cpu")
+
 
 class BatchKeys(SiteKeys):
     """What both kinds of batch system have."""
@@ -299,6 +317,7 @@ class PbsSection(BatchKeys):
     Jobs are submitted by the master's own user, with the commands of OpenPBS or PBS Pro on the master's machine.
     """
 
+    gpu_type: ClassVar[str] = ""
     type: Literal["pbs"]
     """Others are refused."""
     queue: str = ""

@@ -1,4 +1,4 @@
-"""A provider made of nothing, with every fault that real ones have. For tests, simulation and planning ahead.
+"""A provider made of nothing, with every fault that real ones have. For tests and simulations.
 
 Machines are entries in a dictionary; time is the injected clock. The plain methods (`launch_now`, `list_now`,
 `terminate_now`, `boot_due`) are the provider; the async ones add hanging calls and boot timers of the event loop.
@@ -213,7 +213,10 @@ class SimulatedProvider:
             Scope(provider=self._name, zone=zone): "no answer" for zone in self.faults.zones_unseen
         }
         found = [x for x in self.list_now() if x.offer_key.zone not in self.faults.zones_unseen]
-        groups = [_group(intent, self._accepted(handle)) for handle, (intent, _) in self._waiting()]
+        groups = [
+            FoundGroup.of(intent, self._accepted(handle), intent.created_at)
+            for handle, (intent, _) in self._waiting()
+        ]
         return Inventory(instances=tuple(found), groups=tuple(groups), unseen=unseen)
 
     async def console(self, instance_id: str) -> str:
@@ -442,19 +445,6 @@ class SimulatedProvider:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-def _group(intent: LaunchIntent, accepted: Accepted) -> FoundGroup:
-    return FoundGroup(
-        cluster_id=intent.cluster_id,
-        pool=intent.pool,
-        intent_id=intent.intent_id,
-        generation=intent.generation,
-        created_at=intent.created_at,
-        offer_key=intent.offer.key,
-        count=intent.count,
-        accepted=accepted,
-    )
 
 
 def _foreign(found: FoundInstance) -> FoundInstance:

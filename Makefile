@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .compat
 GENERATOR := .generator
+JUPYTER := .jupyter
 AZURITE := .azurite
 SCANS := .scans
 AZURITE_VERSION := 3.35.0
@@ -47,7 +48,7 @@ test-all: ## Run every test; of each half, at most three that fail get a second 
 	$(MAKE) test-slow
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
 	$(BIN)/python -P -m tests.second_attempt $(WORKERS) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
@@ -99,7 +100,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf master/site $(VENV) $(COMPAT) $(GENERATOR) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf master/site $(VENV) $(COMPAT) $(GENERATOR) $(JUPYTER) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -198,6 +199,25 @@ $(STAMPS)/generator: $(STAMPS)/uv tests/integration/generated_client/requirement
 	@echo "setting up the client generator"
 	test -x $(GENERATOR)/bin/python || $(PYTHON) -m venv $(GENERATOR)
 	VIRTUAL_ENV=$(GENERATOR) $(BIN)/uv pip install -q --require-hashes -r tests/integration/generated_client/requirements.lock
+	touch $@
+
+# JupyterLab and TensorBoard, for the Python that any user of the machine may run: notebooks of tests are other users' processes.
+$(STAMPS)/jupyter: $(STAMPS)/uv tests/integration/notebooks/requirements.lock
+	@echo "setting up JupyterLab and TensorBoard"
+	test -x $(JUPYTER)/bin/python || /usr/bin/python3 -m venv --without-pip $(JUPYTER)
+	VIRTUAL_ENV=$(JUPYTER) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r tests/integration/notebooks/requirements.lock
+	touch $@
+
+# A browser, for the tests of pages: the system's, driven by Playwright.
+$(STAMPS)/chromium: $(STAMPS)/uv
+	@if command -v chromium >/dev/null; then
+	  :
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	  echo "installing chromium"
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || echo "chromium cannot be installed: tests with it are skipped" >&2
+	else
+	  echo "chromium is not installed: tests with it are skipped (as root: apt-get install chromium)" >&2
+	fi
 	touch $@
 
 # What looks at Terraform files: checkov, which wants older libraries than ours, and the schemas of Terraform's plug-ins.

@@ -45,6 +45,7 @@ from master.store.blobs import BlobStore
 from master.store.fleet_repository import FleetRepository
 from master.store.lease_repository import LeaseRepository
 from master.store.store import Store
+from master.tasks.shell_keys import KeyOptions
 from master.tls.serving import ServedTls
 from master.wiring.agents import all_options, fall_back_rules, pilot_sides
 from master.wiring.batch.partitions import partition_memory, with_site_partitions
@@ -290,6 +291,7 @@ class Master:
             auth=auth,
             experiments=plane.experiments,
             tasks=plane.tasks,
+            generic=plane.generic,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,
@@ -387,7 +389,7 @@ class Master:
 
     def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
-        settings = TaskSettings(options.config, options.data_dir)
+        settings, ssh = TaskSettings(options.config, options.data_dir), options.config.security.ssh
         return Parts(
             logs=self._logs,
             cluster_id=cluster_id,
@@ -401,6 +403,7 @@ class Master:
             policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
+            shell_keys=KeyOptions(type=ssh.key_type, rsa_bits=ssh.rsa_key_size),
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),
@@ -478,6 +481,7 @@ class Master:
             clock=options.clock,
             ids=options.ids,
             cluster_id=info.cluster_id,
+            check_lease=self._store.check_lease,
             on_site=None if partitions is None else partitions.watch,
             project_of=JobProjects(self._store, pools).of,
             users=site.users,

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import structlog
+from alembic import command
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
@@ -28,6 +29,7 @@ from agent_bootstrap.log_setup import QUIET
 from master.store.database import parse_url
 from master.store.store import Store
 from tests.examples import examples
+from tests.migrated import Migrated
 from tests.podman import Podman, running_podman
 from tests.stores import administer, leading_store
 from windlass.base.clock import ManualClock
@@ -103,6 +105,13 @@ def loggers_are_not_kept() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structlog, "configure", without_cache)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fresh_databases_are_migrated_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "upgrade", Migrated(command.upgrade))
         yield
 
 

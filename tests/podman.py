@@ -20,6 +20,8 @@ import pytest
 IMAGE = "localhost/windlass-test:1"
 BARE = "localhost/windlass-bare:1"
 """Without Python."""
+WITH_SSHD = "localhost/windlass-sshd:1"
+"""What `add_sshd` makes of `IMAGE`."""
 START_LIMIT_S = 30.0
 PYTHON = Path("/usr/bin/python3")
 LOADED_LATER = (
@@ -165,6 +167,23 @@ def _import_images(podman: Podman) -> None:
     podman.run("import", "--change", "ENV PATH=/usr/bin:/bin", str(full), IMAGE)
     bare.unlink()
     full.unlink()
+
+
+def add_sshd(podman: Podman) -> None:
+    """`WITH_SSHD`: as `IMAGE`, with the machine's sshd and scp, and the user that the package of sshd makes."""
+    path = podman.folder / "sshd.tar"
+    with tarfile.open(path, "w") as archive:
+        for program in ("sbin/sshd", "bin/scp", "lib/openssh/sftp-server"):
+            _add_program(archive, Path("/usr") / program, f"usr/{program}")
+        users = "root:x:0:0:root:/root:/bin/sh\nsshd:x:101:65534::/run/sshd:/usr/sbin/nologin\n"
+        _add_text(archive, "etc/passwd", users)
+        _add_folder(archive, "usr/sbin")
+    made = podman.run("create", IMAGE, "true")
+    with path.open("rb") as packed:
+        podman.run("cp", "-", f"{made}:/", stdin=packed.fileno())
+    podman.run("commit", "--quiet", made, WITH_SSHD)
+    podman.run("rm", made)
+    path.unlink()
 
 
 def unpacked_image(folder: Path) -> Path:

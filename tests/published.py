@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.real_cluster import RealCluster
+from tests.real_cluster import PATIENCE_S, RealCluster
 
 ROOT = Path(__file__).parents[1]
 COMPAT = ROOT / ".compat" / "bin"
@@ -34,6 +34,25 @@ def published(cluster: RealCluster, mode: str, user: str = "admin") -> subproces
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def run_det(cluster: RealCluster, *words: str) -> str:
+    """What `det` and the programs that it starts said, in a process of their own. It must succeed."""
+    home = cluster.folder / "home"
+    home.mkdir(exist_ok=True)
+    path = f"{COMPAT}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [COMPAT / "det", "-m", cluster.url, *words],
+        env={"HOME": str(home), "PATH": path, **cluster.login_as()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 class PublishedDet:

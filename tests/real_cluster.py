@@ -42,6 +42,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def listening(port: int) -> set[str]:
+    """Addresses of this machine on which somebody waits there."""
+    return {
+        one.laddr.ip
+        for one in psutil.net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+    }
+
+
 def eventually(what: str, look: Callable[[], T | None], *, patience_s: float = PATIENCE_S) -> T:
     """The first true answer of `look`. For processes that can only be asked, not awaited."""
     deadline = time.monotonic() + patience_s

@@ -61,6 +61,9 @@ class EndedRuntime:
         told = exit_of(place)
         return told if told is not None else await asyncio.Future[ExitRecord]()
 
+    async def node_port(self, place: ContainerDir, port: int) -> int:
+        raise ConnectionError("its machine is gone")
+
     def signal(self, place: ContainerDir, signum: int) -> None: ...
 
     def kill(self, place: ContainerDir) -> None: ...

@@ -142,7 +142,7 @@ class AgentDaemon:
                     )
                     if self._connect_streams is not None:
                         dial = partial(self._connect_streams, self._credential)
-                        self._streams = TaskStreams(dial, self._containers.is_running)
+                        self._streams = TaskStreams(dial, self._containers.node_port)
                     await self._containers.take_over()
                     await self._metadata.open(self._containers.is_running)
                     self._tasks.create_task(self._metadata.run())

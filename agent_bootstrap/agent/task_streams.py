@@ -24,12 +24,14 @@ log = logging.getLogger(__name__)
 
 Connect = Callable[[], Awaitable[Stream]]
 """Dials the master's address for streams once. Raises ChannelClosed, PermissionDenied."""
+NodePort = Callable[[str, int], Awaitable[int]]
+"""Where on the loopback a port of a container, by its id, answers. Raises ConnectionError if nowhere."""
 
 
 class TaskStreams:
-    def __init__(self, connect: Connect, is_running: Callable[[str], bool]) -> None:
+    def __init__(self, connect: Connect, node_port: NodePort) -> None:
         self._connect = connect
-        self._is_running = is_running
+        self._node_port = node_port
         self._serving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -57,6 +59,5 @@ class TaskStreams:
             wanted = StreamTarget.model_validate_json(target)
         except ValidationError:
             raise ConnectionError("the agent does not understand where the stream goes") from None
-        if not self._is_running(wanted.container_id):
-            raise ConnectionError("the task does not run here any more")
-        return await connected(LOOPBACK, wanted.port)
+        port = await self._node_port(wanted.container_id, wanted.port)
+        return await connected(LOOPBACK, port)

@@ -106,6 +106,8 @@ class AllocationState:
     fell_back_because: str = ""
     """Why not in `pool`."""
     ready: bool = False
+    os_user: str = ""
+    """The name of whom it runs as, as it told itself; empty: it has not."""
     preempt_reason: str | None = None
     """Set: the task was asked to checkpoint and leave; why it has the deadline that it has."""
     preempt_asked_at: datetime | None = None
@@ -265,11 +267,22 @@ def container_changed(
     return state, ()
 
 
-def marked_ready(state: AllocationState) -> AllocationState:
+def marked_ready(state: AllocationState, os_user: str = "") -> AllocationState:
     """Rendezvous is complete: from here on a graceful end is a preemption, not a kill."""
     if not state.is_open or state.ready or not state.has_slots:
         return state
-    return replace(state, ready=True, phase=_later(state.phase, AllocationPhase.RUNNING))
+    phase = _later(state.phase, AllocationPhase.RUNNING)
+    return replace(state, ready=True, os_user=os_user, phase=phase)
+
+
+def made_preemptible(state: AllocationState) -> AllocationState:
+    """Its task listens: a graceful end is a preemption from here on, not a kill."""
+    return replace(state, preemptible=True) if state.is_open and state.has_slots else state
+
+
+def moved_to_port(state: AllocationState, variable: str, port: int) -> AllocationState:
+    """Somebody else on its node has the port that it had."""
+    return replace(state, ports={**state.ports, variable: port}) if state.is_open else state
 
 
 def acknowledged(state: AllocationState) -> AllocationState:

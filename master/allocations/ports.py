@@ -46,6 +46,10 @@ class AllocationOwner(Protocol):
         """Somebody uses what it serves."""
         ...
 
+    async def note_listening(self, allocation_id: str) -> None:
+        """Its task asks whether to leave, and may be asked to."""
+        ...
+
     def owner_id(self, allocation_id: str) -> int:
         """The user on whose behalf the task acts."""
         ...

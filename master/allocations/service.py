@@ -51,7 +51,7 @@ from rm_backends.base import (
     RmEvent,
 )
 from windlass.base.clock import Clock
-from windlass.base.errors import LeaseLost, NotFound
+from windlass.base.errors import InvalidArgument, LeaseLost, NotFound
 from windlass.base.loop import Loop
 
 log = structlog.get_logger(__name__)
@@ -361,9 +361,16 @@ class AllocationService:
         await self.mark_ready(allocation_id)
         return gathered
 
-    async def preemption_signal(self, allocation_id: str, timeout_s: float) -> Preemption | None:
-        """As soon as the task should leave; None after `timeout_s`, or at once if the allocation is over."""
+    async def preemption_signal(
+        self, allocation_id: str, timeout_s: float, *, by_task: bool = True
+    ) -> Preemption | None:
+        """As soon as the task should leave; None after `timeout_s`, or at once if the allocation is over.
+
+        `by_task`: it asks itself, so it listens.
+        """
         owner = self._owners.get(allocation_id)
+        if owner is not None and by_task:
+            await owner.note_listening(allocation_id)
         state = owner.allocation(allocation_id) if owner is not None else None
         if state is None or not state.is_open:
             return None
@@ -379,8 +386,22 @@ class AllocationService:
     async def acknowledge_preemption(self, allocation_id: str) -> None:
         await self._step(allocation_id, lambda s: (machine.acknowledged(s), ()))
 
-    async def mark_ready(self, allocation_id: str) -> None:
-        await self._step(allocation_id, lambda s: (machine.marked_ready(s), ()))
+    async def mark_ready(self, allocation_id: str, os_user: str = "") -> None:
+        await self._step(allocation_id, lambda s: (machine.marked_ready(s, os_user), ()))
+
+    async def another_port(self, allocation_id: str, variable: str, taken: int) -> int:
+        """For its service: somebody else on the node listens on `taken`. The same answer when asked again.
+
+        Raises InvalidArgument for a service that it does not have, CapacityError if none is left.
+        """
+        current = self.state(allocation_id).ports.get(variable)
+        if current is None:
+            raise InvalidArgument(f'variable: allocation {allocation_id} has no port "{variable}"')
+        if current != taken:
+            return current
+        port = self._ports.take_another(allocation_id, variable, above=current)
+        await self._step(allocation_id, lambda s: (machine.moved_to_port(s, variable, port), ()))
+        return port
 
     async def mark_daemon(self, allocation_id: str, container_id: str) -> None:
         now = self._clock.now()

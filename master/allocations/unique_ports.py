@@ -43,6 +43,12 @@ class UniquePorts:
         self._held[allocation_id] = frozenset(chosen.values())
         return chosen
 
+    def take_another(self, allocation_id: str, name: str, above: int) -> int:
+        """The allocation keeps what it has too: somebody else uses that. Raises CapacityError."""
+        port = self._take_one(name, above + 1)
+        self._held[allocation_id] = self._held.get(allocation_id, frozenset()) | {port}
+        return port
+
     def _take_one(self, name: str, base: int) -> int:
         for port in range(self._lowest.get(base, base), MAX_PORT + 1):
             if port not in self._taken and port not in self._reserved:

@@ -18,12 +18,12 @@ from master.api.browsers import BrowserRules
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
 from master.api.cluster import routes as cluster
-from master.api.commands import routes as commands
 from master.api.description import routes as description
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
+from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
 from master.api.join_tokens import routes as join_tokens
 from master.api.known_hosts import KnownHosts, host_of, origin_of
@@ -39,6 +39,7 @@ from master.api.route_table import RouteTable
 from master.api.runs import routes as runs
 from master.api.services import ApiContext, Services, make_api
 from master.api.session import routes as session
+from master.api.tasks import generic
 from master.api.tasks import routes as tasks
 from master.api.trials import routes as trials
 from master.api.users import routes as users
@@ -48,6 +49,7 @@ from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
 from master.api.workspaces import routes as workspaces
+from master.webui import home, pages, sign_in, task_pages
 
 ROUTES: Sequence[BaseRoute] = (
     *description.router.routes,
@@ -56,7 +58,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
-    *commands.router.routes,
+    *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,
     *trials.router.routes,
@@ -70,6 +72,7 @@ ROUTES: Sequence[BaseRoute] = (
     *logs.router.routes,
     *logs.hot.routes,
     *tasks.router.routes,
+    *generic.router.routes,
     *agents.router.routes,
     *agent_joining.router.routes,
     *boot.router.routes,
@@ -85,6 +88,10 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
     *monitoring.router.routes,
+    *pages.router.routes,
+    *home.router.routes,
+    *sign_in.router.routes,
+    *task_pages.router.routes,
 )
 
 

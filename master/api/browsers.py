@@ -11,12 +11,12 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from master.api.access import by_cookie, token_in
-from master.api.errors import STATUS_OF_CODE, error_response
+from master.api.errors import STATUS_OF_CODE, answer_socket, error_response
 from master.api.known_hosts import KnownHosts, host_in
 from master.api.middleware import PROXY
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOGIN = "/api/v1/auth/login"
+_LOGINS = frozenset({"/api/v1/auth/login", "/det/login"})
 
 
 class BrowserRules:
@@ -34,18 +34,19 @@ class BrowserRules:
         problem = "" if scope["type"] == "lifespan" else self._problem(scope)
         if not problem:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": problem})
+            return
+        refusal = error_response(STATUS_OF_CODE["permission_denied"], problem)
+        if scope["type"] == "websocket":
+            await answer_socket(refusal, scope, receive, send)
         else:
-            refusal = error_response(STATUS_OF_CODE["permission_denied"], problem)
             await refusal(scope, receive, send)
 
     def _problem(self, scope: Scope) -> str:
         """Empty: none."""
         headers = scope["headers"]
         # A login does not look at a cookie; old clients send the one of the session before.
-        cookie = by_cookie(headers) and scope["path"] != _LOGIN
-        if not cookie and token_in(headers) and scope["path"] != _LOGIN:
+        cookie = by_cookie(headers) and scope["path"] not in _LOGINS
+        if not cookie and token_in(headers) and scope["path"] not in _LOGINS:
             return ""
         if (cookie or self._everybody) and not self._hosts.knows(scope):
             host = host_in(scope)[:80] or "nothing"

@@ -87,8 +87,20 @@ def _define(components: JsonObject, definitions: JsonObject) -> None:
             **schema,
             "title": name,
         }  # generators name by it, and all `Line[...]` have the same
-        if components.setdefault(name, schema) != schema:
+        if _comparable(components.setdefault(name, schema)) != _comparable(schema):
             raise ValueError(f"two schemas are called {name}: rename one")
+
+
+def _comparable(schema: Any) -> Any:
+    """FastAPI makes floats of the bounds of some integers, which large ones do not survive, and drops nulls."""
+    match schema:
+        case dict():
+            return {key: _comparable(one) for key, one in schema.items() if one is not None}
+        case list():
+            return [_comparable(one) for one in schema]
+        case int() if not isinstance(schema, bool):
+            return float(schema)
+    return schema
 
 
 def _response(description: str, schema: JsonObject) -> JsonObject:

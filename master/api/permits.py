@@ -124,6 +124,13 @@ def interactive_task(parameter: str, type_: JobType) -> PermitScope:
     return PermitScope(f"{type_.value.lower()} {{{parameter}}}", find)
 
 
+def generic_task(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.generic_target(api, path[parameter])
+
+    return PermitScope(f"generic task {{{parameter}}}", find)
+
+
 def user(parameter: str) -> PermitScope:
     async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.user_target(api, _row_id(path, parameter))

@@ -29,6 +29,7 @@ from windlass.base.errors import WindlassError
 log = structlog.get_logger(__name__)
 Document = Mapping[str, object]
 R = TypeVar("R", bound=Document)
+F = TypeVar("F", bound=Callable[..., Any])
 B = TypeVar("B", bound=Document | Sequence[Document])
 
 
@@ -55,8 +56,20 @@ def reply(content: B | None = None) -> Reply[B]:
     return Reply(encode({} if content is None else content))
 
 
+def answers(shape: type) -> Callable[[F], F]:
+    """Declare the reply of a route that is made for several kinds of things."""
+
+    def decorate(endpoint: F) -> F:
+        endpoint.__dict__["answers"] = shape
+        return endpoint
+
+    return decorate
+
+
 def declared_reply(endpoint: Callable[..., Any]) -> Any:
     """The type of what a route answers: B of `Reply[B]`, `Line[R]` of `JsonLines[R]`; None if it declares neither."""
+    if (shape := endpoint.__dict__.get("answers")) is not None:
+        return shape
     declared = get_type_hints(endpoint).get("return")
     match get_origin(declared), get_args(declared):
         case (origin, (shape,)) if origin is Reply:

@@ -37,6 +37,7 @@ from master.jobs.service import JobService
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
+from master.tasks.generic import GenericTasks
 from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
@@ -179,6 +180,7 @@ class Services:
     auth: AuthService
     experiments: ExperimentService
     tasks: InteractiveService
+    generic: GenericTasks
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService

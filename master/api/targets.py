@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from master.api.services import ApiContext
 from master.auth.permissions import Target
 from master.auth.principal import Principal
 from master.core.jobs import JobType
+from master.tasks.generic import HINT
+from windlass.base.errors import NotFound
 
 
 async def experiment_target(api: ApiContext, experiment_id: int) -> Target:
@@ -73,6 +77,14 @@ async def interactive_target(api: ApiContext, task_id: str, type_: JobType) -> T
         workspace_id=live.state.workspace_id,
         task_id=task_id,
     )
+
+
+async def generic_target(api: ApiContext, task_id: str) -> Target:
+    try:
+        found = await interactive_target(api, task_id, JobType.GENERIC)
+    except NotFound:
+        raise NotFound("generic task", task_id, HINT) from None
+    return replace(found, kind="generic task")
 
 
 async def user_target(api: ApiContext, user_id: int) -> Target:

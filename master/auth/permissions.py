@@ -26,7 +26,7 @@ class Action(StrEnum):
     """Trials, metrics, checkpoints, logs, model definitions."""
     VIEW_SECRETS = "view secrets of configurations"
     """Environment variables, registry passwords, storage keys; others see them masked."""
-    VIEW_COMMANDS = "view commands"
+    VIEW_INTERACTIVE = "view interactive tasks"
     VIEW_JOBS = "view jobs"
     VIEW_MASTER_CONFIG = "view master config"
     CREATE_EXPERIMENT = "create experiment"
@@ -38,8 +38,8 @@ class Action(StrEnum):
     """Or files of it."""
     REPORT = "report"
     """What a task tells and asks: metrics, progress, checkpoints, logs, rendezvous, signals."""
-    CREATE_COMMAND = "create command"
-    UPDATE_COMMAND = "update command"
+    CREATE_INTERACTIVE = "create interactive task"
+    UPDATE_INTERACTIVE = "update interactive task"
     UPDATE_JOB = "update job"
     UPDATE_AGENTS = "update agents"
     UPDATE_USER = "update user"
@@ -103,7 +103,7 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_EXPERIMENTS: _READ,
     Action.VIEW_ARTIFACTS: _READ,
     Action.VIEW_SECRETS: PermissionRule(Users.OWNER, Tasks.OWNER),
-    Action.VIEW_COMMANDS: _READ,
+    Action.VIEW_INTERACTIVE: _READ,
     Action.VIEW_JOBS: _READ,
     Action.VIEW_MASTER_CONFIG: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.CREATE_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
@@ -112,8 +112,8 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.END_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.EXPERIMENT),
     Action.DELETE_EXPERIMENT: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.REPORT: PermissionRule(Users.OWNER, Tasks.ITSELF),
-    Action.CREATE_COMMAND: PermissionRule(Users.ALL, Tasks.NONE),
-    Action.UPDATE_COMMAND: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.CREATE_INTERACTIVE: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_INTERACTIVE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_JOB: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),

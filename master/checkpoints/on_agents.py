@@ -24,6 +24,7 @@ from master.allocations.task_messages import TaskLogWriter
 from master.checkpoints.planning import Deletion
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
+from master.core.expconf.interactive import complete_task
 from master.core.jobs import JobType
 from master.experiments.garbage import EVERYTHING
 from master.roots.live_roots import LiveRoots
@@ -194,7 +195,7 @@ class OnAgents:
             job_id=self._ids.uuid(),
             owner_id=found.owner_id,
             workspace_id=found.workspace_id,
-            config=KINDS[_GC].complete(raw, defaults=self._policy.defaults[pool]),
+            config=complete_task(KINDS[_GC].model, raw, defaults=self._policy.defaults[pool]),
             pool=pool,
             created_at=self._clock.now(),
         )

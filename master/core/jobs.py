@@ -19,6 +19,10 @@ class JobType(StrEnum):
 
     EXPERIMENT = "EXPERIMENT"
     COMMAND = "COMMAND"
+    SHELL = "SHELL"
+    NOTEBOOK = "NOTEBOOK"
+    TENSORBOARD = "TENSORBOARD"
+    GENERIC = "GENERIC"
     CHECKPOINT_GC = "CHECKPOINT_GC"
     """Not in the queue that users see."""
 

@@ -274,6 +274,9 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
     def proxied_ports(self, state: AllocationState) -> Mapping[str, ProxyPort]:
         return proxied_ports(self.config)
 
+    async def note_listening(self, allocation_id: str) -> None:
+        """Trials may always be asked to leave, from when they have met."""
+
     def note_activity(self) -> None:
         """Trials do not end for want of it."""
 

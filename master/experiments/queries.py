@@ -38,6 +38,11 @@ class BestMetrics(NamedTuple):
     largest: float | None
 
 
+class TrialOfExperiment(NamedTuple):
+    trial_id: int
+    experiment_id: int
+
+
 class TrialRow(NamedTuple):
     """A trial with what lists show beside it."""
 
@@ -191,6 +196,16 @@ class ExperimentQueries:
         if row is None:
             raise NotFound("trial", trial_id)
         return row
+
+    async def experiments_of(self, trial_ids: Sequence[int], visible: Visibility) -> dict[int, int]:
+        """Trial -> its experiment; those that are not there are left out."""
+        rows = await self._store.read(
+            select(_T.id, _T.experiment_id).where(
+                _T.id.in_(trial_ids), *experiment_visible(_T.experiment_id, visible)
+            ),
+            TrialOfExperiment,
+        )
+        return {row.trial_id: row.experiment_id for row in rows}
 
     async def trials(
         self, experiment_id: int, states: Sequence[str], page: Page, visible: Visibility

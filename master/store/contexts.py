@@ -13,8 +13,8 @@ from master.store.blobs import BlobStore
 from windlass.base.errors import InvalidConfig
 from windlass.base.json_types import JsonObject
 
-MAX_CONTEXT_BYTES = 96 * 1024 * 1024
-"""Decoded size of all files; the published client refuses at 95 MiB."""
+MAX_CONTEXT_BYTES = 95 * 1024 * 1024
+"""Decoded size of all files, as the clients count it too."""
 
 Listing: TypeAlias = list[JsonObject]
 """Path, size, mode and mtime of each file."""
@@ -40,7 +40,10 @@ async def store_context(blobs: BlobStore, files: Sequence[ContextFile], *, what:
         return None
     size = sum(len(f.content) for f in files)
     if size > MAX_CONTEXT_BYTES:
-        problem = f"the {what} has {size} bytes, more than {MAX_CONTEXT_BYTES}"
+        problem = (
+            f"the {what} has {size} bytes, more than {MAX_CONTEXT_BYTES}: leave out what .detignore "
+            "can name, and mount large data with bind_mounts"
+        )
         raise InvalidConfig([problem], what=what)
     return await blobs.put(await asyncio.to_thread(pack, files, what=what))
 

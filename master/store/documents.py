@@ -66,6 +66,7 @@ SEARCHER_ACTIONS = DocumentKind("actions of a search")
 SEARCHER_SNAPSHOT = DocumentKind("snapshot of a search", (_without_own_version,))
 EXPERIMENT_CONFIG = DocumentKind("configuration of an experiment")
 TASK_CONFIG = DocumentKind("configuration of a task")
+TASK_DETAILS = DocumentKind("details of a task")
 STORAGE_CONFIG = DocumentKind("configuration of a checkpoint storage")
 MODEL_FILES = DocumentKind("list of model files")
 SLOT_SERVICE = DocumentKind("list of slots out of service")
@@ -94,5 +95,5 @@ class DocumentType(TypeDecorator[Any]):
         return None if value is None else self.kind.read(value)
 
 
-def document_column(kind: DocumentKind) -> Any:
-    return Field(sa_column=Column(DocumentType(kind), nullable=False))
+def document_column(kind: DocumentKind, *, nullable: bool = False) -> Any:
+    return Field(sa_column=Column(DocumentType(kind), nullable=nullable))

@@ -142,10 +142,14 @@ class Command(SQLModel, table=True):
     """Complete: merged, every default filled in."""
     context: Mapped[str | None] = Field(default=None)
     """Blob id of the gzipped tar of its files."""
+    details: Mapped[JsonObject | None] = document_column(documents.TASK_DETAILS, nullable=True)
+    """What was made or found out at its launch, by its kind."""
     resource_pool: Mapped[str] = Field(default="")
     queue_position: Mapped[str | None] = Field(default=None)
     active_at: Mapped[datetime | None] = time_column()
     """Its last activity, from when it runs; written now and then."""
+    ending: Mapped[str | None] = Field(default=None)
+    """COMPLETED, CANCELED or ERROR; null until it is over."""
     exit_status: Mapped[str] = Field(default="")
     created_at: Mapped[datetime] = time_column(nullable=False, index=True)
     ended_at: Mapped[datetime | None] = time_column()

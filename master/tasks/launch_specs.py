@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent_bootstrap.container_options import AGENT_USER, ContainerOptions, ProxyPort
@@ -14,9 +15,14 @@ from master.allocations.task_environment import (
     own_mounts,
     own_variables,
 )
-from master.tasks.kinds import TaskConfig
+from master.core.expconf.interactive import TaskConfig
+from master.tasks.kinds import LaunchFacts
 from master.tasks.state import TaskState
 from rm_backends.base import LaunchSpec
+
+
+def _no_token(task_id: str) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +30,21 @@ class LaunchSpecs:
     """Builds launch specs. Holds what all interactive tasks of this cluster share."""
 
     cluster: ClusterTasks = field(default_factory=ClusterTasks)
+    service_token: Callable[[str], str] = _no_token
+    """Of a task, by its id."""
 
     def spec(
         self, state: TaskState, owner_name: str, allocation: AllocationState, token: str
     ) -> LaunchSpec:
         config = self.cluster.resolved(state.config, allocation.pool)
         work_dir = self._work_dir(state, owner_name)
+        launch = state.kind.launch(
+            LaunchFacts(
+                config=config,
+                details=self.cluster.storage_secrets.resolved(state.details),
+                token=self.service_token(state.id),
+            )
+        )
         environment = {
             **common(
                 allocation,
@@ -38,8 +53,9 @@ class LaunchSpecs:
                 user=owner_name,
                 work_dir=work_dir,
             ),
-            **state.kind.launch(config),
+            **launch.variables,
             **{name: str(port) for name, port in allocation.ports.items()},
+            **self.cluster.peer_network(allocation),
             **own_variables(config, allocation),
         }
         return LaunchSpec(
@@ -49,8 +65,8 @@ class LaunchSpecs:
             entrypoint=LAUNCHER,
             environment=environment,
             work_dir=work_dir,
-            files=self.cluster.startup_hook(allocation.current_pool),
-            binds=tuple(own_mounts(config, work_dir)),
+            files=(*self.cluster.startup_hook(allocation.current_pool), *launch.files),
+            binds=(*state.kind.mounts(state.details), *own_mounts(config, work_dir)),
             options=self._options(state, config, allocation),
         )
 

@@ -11,7 +11,7 @@ from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.batch import batch_options
 from master.allocations.cluster_tasks import proxied_ports
-from master.allocations.machine import AllocationState, fell_back
+from master.allocations.machine import AllocationState, fell_back, made_preemptible
 from master.allocations.ports import AllocationStep
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
@@ -127,8 +127,9 @@ class LiveTask(Root[TaskState, datetime, TaskStep]):
             slots=state.slots,
             job=self.job_order(),
             requested=state.requested_at,
-            single_agent=True,
-            preemptible=False,
+            single_agent=self.state.config.resources.is_single_node,
+            preemptible=self.state.may_leave,
+            preemption_timeout_s=state.preemption_timeout_s,
             requires=self.state.config.resources.requirements(),
             batch=batch_options(self.state.config.slurm, self.state.config.pbs),
             user=self.owner_name,
@@ -149,6 +150,12 @@ class LiveTask(Root[TaskState, datetime, TaskStep]):
     def proxied_ports(self, state: AllocationState) -> Mapping[str, ProxyPort]:
         own = own_services(self.state, state)
         return {**proxied_ports(self.state.config), **({"": own[0]} if own else {})}
+
+    async def note_listening(self, allocation_id: str) -> None:
+        """From now on what may leave is asked to, where it would have been killed."""
+        allocation = self.allocation(allocation_id)
+        if self.state.may_leave and allocation is not None and not allocation.preemptible:
+            await self.step_allocation(allocation_id, lambda s: (made_preemptible(s), ()))
 
     def owner_id(self, allocation_id: str) -> int:
         return self.state.owner_id

@@ -17,7 +17,7 @@ from master.allocations.start_failures import start_failure
 from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.kinds import Readiness
-from master.tasks.state import TaskPhase, TaskState
+from master.tasks.state import Ending, TaskPhase, TaskState
 from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidArgument, InvalidState
 
@@ -55,9 +55,59 @@ def kill(state: TaskState, now: datetime, reason: str) -> TaskStep:
         return TaskStep(state)
     allocation = state.open_allocation
     if allocation is None:
-        return TaskStep(_over(state, now, f"{_killed(reason)} before it started"))
+        when = "while it was paused" if state.phase is TaskPhase.PAUSED else "before it started"
+        return TaskStep(_over(state, now, f"{_killed(reason)} {when}", Ending.CANCELED))
     stopping = replace(state, phase=TaskPhase.STOPPING)
     return _allocation_stepped(stopping, now, allocation_machine.kill(allocation, reason, now=now))
+
+
+def pause(state: TaskState, now: datetime, reason: str) -> TaskStep:
+    """Have it leave its slots and not ask for others. Raises InvalidState for what cannot be paused now."""
+    if state.kind.can_pause and not state.may_leave:
+        raise InvalidState(f"{state.name} cannot be paused: it was created with noPause")
+    if state.is_over or state.phase in (TaskPhase.STOPPING, TaskPhase.PAUSING, TaskPhase.PAUSED):
+        raise InvalidState(f"{state.name} cannot be paused: it is in state {generic_state(state)}")
+    allocation = state.open_allocation
+    if allocation is None:
+        return TaskStep(replace(state, phase=TaskPhase.PAUSED, not_before=None))
+    pausing = replace(state, phase=TaskPhase.PAUSING)
+    return _allocation_stepped(
+        pausing, now, allocation_machine.terminate(allocation, reason, now=now)
+    )
+
+
+def unpause(state: TaskState, now: datetime) -> TaskStep:
+    """Run it again: at once, or when it has left. Raises InvalidState for one that is not paused."""
+    if state.phase is TaskPhase.PAUSING:
+        return TaskStep(replace(state, phase=TaskPhase.RESUMING))
+    if state.phase is not TaskPhase.PAUSED:
+        raise InvalidState(
+            f"{state.name} cannot be unpaused: it is not paused, but in state {generic_state(state)}"
+        )
+    ran_before = state.allocation.run_id if state.allocation is not None else 0
+    return _request_allocation(replace(state, phase=TaskPhase.ACTIVE, ran_before=ran_before), now)
+
+
+def generic_state(state: TaskState) -> str:
+    """The state of a generic task in the words of the published API."""
+    if state.phase is TaskPhase.TERMINATED:
+        return (state.ending or Ending.ERROR).value
+    allocation = state.open_allocation
+    if state.phase in (TaskPhase.ACTIVE, TaskPhase.RESUMING) and allocation is not None:
+        if allocation.failure is not None:
+            return "STOPPING_ERROR"
+        if allocation.containers and all(c.ended or c.daemon for c in allocation.containers):
+            return "STOPPING_COMPLETED"
+    return _GENERIC_STATES[state.phase]
+
+
+_GENERIC_STATES = {
+    TaskPhase.ACTIVE: "ACTIVE",
+    TaskPhase.PAUSING: "STOPPING_PAUSED",
+    TaskPhase.PAUSED: "PAUSED",
+    TaskPhase.RESUMING: "ACTIVE",
+    TaskPhase.STOPPING: "STOPPING_CANCELED",
+}
 
 
 def allocation_event(
@@ -79,21 +129,35 @@ def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None 
     due = next_deadline(state)
     if due is None or now < due:
         return TaskStep(state)
-    if state.open_allocation is None:
+    allocation = state.open_allocation
+    if allocation is None:
         return _request_allocation(state, now)
+    leave_by = _leave_by(allocation)
+    if leave_by is not None and now >= leave_by:
+        return _allocation_stepped(state, now, allocation_machine.expired(allocation, now=now))
     limit = format_duration(state.idle_timeout or timedelta(0))
     return kill(state, now, f"idle for more than {limit}: service is inactive")
 
 
 def next_deadline(state: TaskState) -> datetime | None:
     """When `clock_ticked` has something to do, if ever."""
-    if state.phase is not TaskPhase.ACTIVE:
-        return None
-    if state.open_allocation is None:
-        return state.not_before
-    if state.idle_timeout is None or state.active_at is None:
-        return None
-    return state.active_at + state.idle_timeout
+    allocation = state.open_allocation
+    is_active = state.phase is TaskPhase.ACTIVE
+    if allocation is None:
+        return state.not_before if is_active else None
+    leave_by = _leave_by(allocation)
+    if not is_active or state.idle_timeout is None or state.active_at is None:
+        return leave_by
+    idle_at = state.active_at + state.idle_timeout
+    return idle_at if leave_by is None else min(leave_by, idle_at)
+
+
+def _leave_by(allocation: AllocationState) -> datetime | None:
+    """When one that was asked to leave, or that goes on without what it needs, is killed."""
+    if allocation.daemon_deadline is not None:
+        return allocation.daemon_deadline
+    is_asked = allocation.preemptible and allocation.kill_reason is None
+    return allocation.preempt_deadline if is_asked else None
 
 
 def is_activity_due(state: TaskState, active_at: datetime | None) -> bool:
@@ -115,7 +179,10 @@ def backoff_reason(state: TaskState) -> Reason | None:
     allocation = state.allocation
     if state.not_before is None or allocation is None or allocation.outcome is None:
         return None
-    return backoff.backoff_reason(allocation.run_id, allocation.outcome, state.not_before)
+    tries = allocation.run_id - state.ran_before
+    if tries < 1:
+        return None
+    return backoff.backoff_reason(tries, allocation.outcome, state.not_before)
 
 
 def change_job(state: TaskState, change: JobChange) -> TaskState:
@@ -154,6 +221,7 @@ def _request_allocation(state: TaskState, now: datetime) -> TaskStep:
         slots=state.config.resources.slots,
         requested_at=now,
         preemptible=False,
+        preemption_timeout_s=state.config.leaves_within_s,
     )
     return TaskStep(
         replace(state, allocation=allocation, not_before=None, active_at=None),
@@ -178,24 +246,60 @@ def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machin
 def _allocation_ended(
     state: TaskState, now: datetime, allocation: AllocationState, outcome: Outcome
 ) -> TaskState:
-    """So has the task, unless nothing of the user's ever ran."""
+    """So has the task, unless nothing of the user's ever ran, or it had to leave and may come back."""
+    if state.phase is TaskPhase.STOPPING:
+        return _over(
+            state, now, exit_status(allocation, outcome), _ending(outcome, Ending.CANCELED)
+        )
+    if state.phase is TaskPhase.PAUSING and outcome.kind is not OutcomeKind.FAILED:
+        return replace(state, phase=TaskPhase.PAUSED, start_failure=None)
+    if _has_left(state, outcome):
+        # Without a pause: it did not fail to start, and whoever wanted its slots has them.
+        return replace(
+            state,
+            phase=TaskPhase.ACTIVE,
+            start_failure=None,
+            ran_before=allocation.run_id,
+            not_before=now,
+        )
     refused = allocation.never_ran and outcome.kind is not OutcomeKind.FAILED
-    if not refused or state.phase is TaskPhase.STOPPING:
-        return _over(state, now, exit_status(allocation, outcome))
+    if not refused:
+        return _over(state, now, exit_status(allocation, outcome), _ending(outcome, Ending.ERROR))
     failure = start_failure(state.start_failure, allocation)
     if failure is not None and failure.is_final:
-        return _over(state, now, f"task failed: {failure.text}")
-    if allocation.run_id > MAX_ABORTS:
-        status = f"task failed: it could not be started {allocation.run_id} times in a row: "
-        return _over(state, now, status + (outcome.error or outcome.reason))
-    not_before = now + backoff_after(allocation.run_id)
+        return _over(state, now, f"task failed: {failure.text}", Ending.ERROR)
+    tries = allocation.run_id - state.ran_before
+    if tries > MAX_ABORTS:
+        status = f"task failed: it could not be started {tries} times in a row: "
+        return _over(state, now, status + (outcome.error or outcome.reason), Ending.ERROR)
+    not_before = now + backoff_after(tries)
     return replace(state, start_failure=failure, not_before=not_before)
 
 
-def _over(state: TaskState, now: datetime, status: str) -> TaskState:
+def _ending(outcome: Outcome, by_us: Ending) -> Ending:
+    """`by_us`: of one that did not end by itself."""
+    if outcome.kind is OutcomeKind.FINISHED:
+        return Ending.COMPLETED
+    return Ending.ERROR if outcome.kind is OutcomeKind.FAILED else by_us
+
+
+def _has_left(state: TaskState, outcome: Outcome) -> bool:
+    """Whether what can be paused was stopped by us, and goes on with another allocation.
+
+    Where the time of its batch job was over, only if it knew: what does not save its work would never end.
+    """
+    if not state.kind.can_pause or outcome.kind is OutcomeKind.FAILED:
+        return False
+    if state.phase is TaskPhase.RESUMING or outcome.kind is OutcomeKind.PREEMPTED:
+        return True
+    return outcome.kind is OutcomeKind.KILLED and not outcome.at_limit
+
+
+def _over(state: TaskState, now: datetime, status: str, ending: Ending) -> TaskState:
     return replace(
         state,
         phase=TaskPhase.TERMINATED,
+        ending=ending,
         exit_status=status,
         ended_at=now,
         not_before=None,

@@ -11,7 +11,7 @@ from master.roots.root import AllocationChange
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork, changed_values
 from master.tasks.kinds import KINDS
-from master.tasks.state import TaskPhase, TaskState
+from master.tasks.state import Ending, TaskPhase, TaskState
 
 
 def changes(old: TaskState | None, new: TaskState) -> UnitOfWork:
@@ -60,6 +60,7 @@ def _fixed_columns(state: TaskState) -> dict[str, object]:
         "workspace_id": state.workspace_id,
         "description": state.config.description,
         "context": state.context,
+        "details": dict(state.details),
         "resource_pool": state.pool,
         "created_at": state.created_at,
     }
@@ -72,6 +73,7 @@ def _columns(state: TaskState) -> dict[str, object]:
         "config": state.config.to_json(),
         "queue_position": None if state.position is None else str(state.position),
         "active_at": state.active_at,
+        "ending": None if state.ending is None else state.ending.value,
         "exit_status": state.exit_status,
         "ended_at": state.ended_at,
     }
@@ -86,13 +88,16 @@ def task_from_row(row: tables.Command, allocation: AllocationState | None) -> Ta
         job_id=row.job_id,
         owner_id=row.owner_id,
         workspace_id=row.workspace_id,
-        config=KINDS[type_].read(row.config),
+        config=KINDS[type_].model.from_json(row.config),
         pool=row.resource_pool,
         created_at=row.created_at,
         context=row.context,
+        details=row.details or {},
         position=None if position is None else Decimal(position),
         phase=TaskPhase(row.state),
         active_at=row.active_at,
+        ran_before=allocation.run_id - 1 if allocation and KINDS[type_].can_pause else 0,
+        ending=None if row.ending is None else Ending(row.ending),
         exit_status=row.exit_status,
         ended_at=row.ended_at,
         allocation=allocation,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
 
+from agent_bootstrap.bind_rules import problem_of
+from agent_bootstrap.container_options import OsUser
 from master.allocations.abilities import having
 from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.identities import TaskOwner
@@ -16,6 +18,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
+from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.normalise import normalise
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
@@ -27,10 +30,12 @@ from master.store.contexts import ContextFile, store_context
 from master.store.store import Store
 from master.tasks import machine
 from master.tasks.interactive_queries import InteractiveQueries
-from master.tasks.kinds import KINDS, TaskConfig, TaskKind
+from master.tasks.kinds import KINDS, TaskKind
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.live import LiveParts, LiveTask
 from master.tasks.restoring import rebuild_tasks
+from master.tasks.service_tokens import ServiceTokens
+from master.tasks.shell_keys import KeyOptions
 from master.tasks.state import TaskState
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
@@ -57,6 +62,10 @@ class NewTask:
     config: JsonMapping
     files: tuple[ContextFile, ...] = ()
     workspace_id: int = 1
+    context: str | None = None
+    """Blob id of files that are stored already, instead of `files`."""
+    details: JsonMapping = field(default_factory=dict)
+    """What the caller found out for its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +95,16 @@ class InteractiveService:
         specs: LaunchSpecs,
         clock: Clock,
         ids: Ids,
+        keys: KeyOptions,
+        tokens: ServiceTokens,
     ) -> None:
         self._store = store
         self._blobs = blobs
         self._allocations = allocations
         self._policy = policy
         self._cluster = specs.cluster
+        self._keys = keys
+        self.tokens = tokens
         self._clock = clock
         self._ids = ids
         self._parts = LiveParts(
@@ -121,13 +134,15 @@ class InteractiveService:
     def _check(self, new: NewTask, id_: str, owner: TaskOwner) -> CheckedTask:
         kind = KINDS[new.type]
         pool = self._pool_of(kind, new.config.get("resources"))
-        description = f"{kind.noun.capitalize()} ({id_[:8]})"
-        config = kind.complete(
-            new.config, defaults=self._policy.defaults[pool], description=description
+        config = complete_task(
+            kind.model,
+            new.config,
+            defaults=self._policy.defaults[pool],
+            description=kind.model.name_of(id_),
         )
         resources = config.resources.model_copy(update={"resource_pool": pool})
         config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
-        self._require_mounts(kind, config, pool, owner)
+        self._require_allowed(new, config, pool, owner)
         able = self._allocations.rm.abilities(pool)
         return CheckedTask(
             id=id_,
@@ -144,16 +159,29 @@ class InteractiveService:
             ),
         )
 
-    def _require_mounts(
-        self, kind: TaskKind, config: TaskConfig, pool: str, owner: TaskOwner
+    def _require_allowed(
+        self, new: NewTask, config: TaskConfig, pool: str, owner: TaskOwner
     ) -> None:
+        kind = KINDS[new.type]
         rules, as_root = self._cluster.host_paths_of(pool), self._cluster.runs_as_root(owner)
+        theirs = [mount.source for mount in kind.mounts(new.details)]
         problems = (
             *mount_problems(config, rules, as_root=as_root),
             *privilege_problems(config, self._cluster.privileges_of(pool)),
+            *(
+                f"<checkpoint_storage>: {path} {problem}"
+                for path in theirs
+                if (problem := problem_of(path, rules, as_root=as_root))
+            ),
+            *(
+                f"<config>.environment.proxy_ports[{number}].default_service_id: true, but the {kind.noun} itself is "
+                "reached by the task's id alone: leave it out, and use TASK_ID:PORT"
+                for number, port in enumerate(config.environment.proxy_ports)
+                if kind.services and port.default_service_id
+            ),
         )
         if problems:
-            raise InvalidConfig(problems, what=kind.config_name)
+            raise InvalidConfig(problems, what=kind.model.what())
 
     def _check_fits(self, kind: TaskKind, config: TaskConfig, pool: str) -> tuple[str, ...]:
         """Warnings, if what could never run is accepted here at all. Raises Unsatisfiable."""
@@ -169,8 +197,10 @@ class InteractiveService:
     async def launch(self, new: NewTask, *, by: Actor) -> CheckedTask:
         """Check, store the files, then write task and request in one commit. It belongs to `by`."""
         checked = await self.check(new, by=by)
-        context = await store_context(
-            self._blobs, new.files, what=f"{KINDS[new.type].noun} context"
+        kind = KINDS[new.type]
+        made = await in_parsing_thread(kind.make_details, self._keys)
+        context = new.context or await store_context(
+            self._blobs, new.files, what=f"{kind.noun} context"
         )
         state = TaskState(
             type=new.type,
@@ -182,6 +212,7 @@ class InteractiveService:
             pool=checked.pool,
             created_at=self._clock.now(),
             context=context,
+            details={**new.details, **made},
         )
         live = LiveTask(self._parts, state, by.name)
         await live.create(machine.launch, lambda: self.roots.register(live), by=by)
@@ -192,7 +223,8 @@ class InteractiveService:
         """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
         resources = raw if isinstance(raw, Mapping) else {}
         wanted = str(resources.get("resource_pool") or "")
-        return self._policy.pool_of(wanted, aux=resources.get("slots") == 0, what=kind.config_name)
+        aux = kind.always_aux or resources.get("slots") == 0
+        return self._policy.pool_of(wanted, aux=aux, what=kind.model.what())
 
     def _probe(self, config: TaskConfig, pool: str) -> AllocationRequest:
         """The request that it would make."""
@@ -205,7 +237,7 @@ class InteractiveService:
             slots=config.resources.slots,
             job=JobOrder(job_id="check", submitted=now, priority=config.resources.priority),
             requested=now,
-            single_agent=True,
+            single_agent=config.resources.is_single_node,
             preemptible=False,
             requires=config.resources.requirements(),
             batch=batch_options(config.slurm, config.pbs),
@@ -239,6 +271,24 @@ class InteractiveService:
         """The live root, None when the task is over or unknown."""
         return self.roots.get(task_id)
 
+    def opens(self, token: str, task_id: str) -> bool:
+        """Whether it is the token of this task's own service, and the task is alive."""
+        live = self.roots.get(task_id)
+        if live is None or live.state.is_over:
+            return False
+        has_token = any(service.has_token for service in live.state.kind.services)
+        return has_token and self.tokens.is_good(token, task_id)
+
+    def os_user(self, task_id: str) -> OsUser | None:
+        """Whom it runs as: what it told of itself, or what is configured. None: nobody knows."""
+        live = self.roots.get(task_id)
+        if live is None:
+            return None
+        who = self._cluster.os_user(live.state.owner)
+        allocation = live.state.open_allocation
+        told = allocation.os_user if allocation is not None else ""
+        return OsUser(user=told) if told and who is None else who
+
     def waiting_reason(self, state: TaskState) -> Reason | None:
         """Why it waits; None if it does not."""
         allocation = state.open_allocation
@@ -258,16 +308,17 @@ class InteractiveService:
 
 def _with_work_dir(config: TaskConfig, new: NewTask) -> TaskConfig:
     """Files lie in the task's own working directory: the cluster's default yields to them, the user's own does not."""
-    if new.files and new.config.get("work_dir"):
+    has_files = bool(new.files or new.context)
+    if has_files and new.config.get("work_dir"):
         raise InvalidConfig(
             [
                 "<config>.work_dir: not together with files: they are put into a directory of the task's own"
             ],
-            what=KINDS[new.type].config_name,
+            what=KINDS[new.type].model.what(),
         )
-    if new.files:
+    if has_files:
         return config.model_copy(update={"work_dir": None})
     if config.work_dir is not None and not config.work_dir.startswith("/"):
         problem = f'<config>.work_dir: must be an absolute path, but is "{config.work_dir}"'
-        raise InvalidConfig([problem], what=KINDS[new.type].config_name)
+        raise InvalidConfig([problem], what=KINDS[new.type].model.what())
     return config

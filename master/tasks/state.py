@@ -2,12 +2,16 @@
 
     ACTIVE --> STOPPING (a kill was asked for) --> TERMINATED
 
-It runs once. Only an allocation that ended before a process of the user's began is followed by another one.
+It runs once. Only an allocation that ended before a process of the user's began is followed by another one. What can
+be paused (`TaskKind.can_pause`) is followed by another one also when it had to leave, and has three phases more:
+
+    ACTIVE --> PAUSING (asked to leave) --> PAUSED --> ACTIVE
+    PAUSING --> RESUMING (unpaused, and has not left yet) --> ACTIVE with the next allocation
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -15,16 +19,33 @@ from enum import StrEnum
 from master.allocations.identities import TaskOwner
 from master.allocations.machine import AllocationState
 from master.allocations.start_failures import StartFailure
+from master.core.expconf.interactive import TaskConfig
 from master.core.jobs import JobType
-from master.tasks.kinds import KINDS, TaskConfig, TaskKind
+from master.tasks.kinds import KINDS, TaskKind
+from windlass.base.json_types import JsonMapping
+
+NO_PAUSE = "no_pause"
+"""Of the details of what could be paused otherwise."""
 
 
 class TaskPhase(StrEnum):
     """What users see of an ACTIVE one is the phase of its allocation."""
 
     ACTIVE = "ACTIVE"
+    PAUSING = "PAUSING"
+    PAUSED = "PAUSED"
+    RESUMING = "RESUMING"
     STOPPING = "STOPPING"
     TERMINATED = "TERMINATED"
+
+
+class Ending(StrEnum):
+    """How a task ended."""
+
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    """By a kill."""
+    ERROR = "ERROR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +62,8 @@ class TaskState:
     created_at: datetime
     context: str | None = None
     """Blob id of the files that came with it."""
+    details: JsonMapping = field(default_factory=dict)
+    """What was made for it, or found out, when it was launched: the keys of a shell."""
     position: Decimal | None = None
     """Where its job was moved to in the queue (`rm_backends.base.JobOrder.position`)."""
     phase: TaskPhase = TaskPhase.ACTIVE
@@ -50,6 +73,11 @@ class TaskState:
     """Why a node refused its last allocations. Not stored."""
     active_at: datetime | None = None
     """The last activity that is written down, or when it began to run; None before."""
+    ran_before: int = 0
+    """Allocations before the last one that began to run, or the last pause: those after it could not be started.
+    Not stored."""
+    ending: Ending | None = None
+    """None: it is not over, or it ended under a release that did not write this."""
     exit_status: str = ""
     """How it ended, for people; empty until then."""
     ended_at: datetime | None = None
@@ -72,6 +100,11 @@ class TaskState:
     @property
     def idle_timeout(self) -> timedelta | None:
         return self.kind.idle_timeout(self.config)
+
+    @property
+    def may_leave(self) -> bool:
+        """It may be paused, and asked for its slots: it goes on later."""
+        return self.kind.can_pause and not self.details.get(NO_PAUSE)
 
     @property
     def name(self) -> str:

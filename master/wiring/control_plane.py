@@ -30,8 +30,11 @@ from master.jobs.ports import PoolQueues
 from master.jobs.service import JobService
 from master.store.blobs import BlobStore
 from master.store.store import Store
+from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
+from master.tasks.service_tokens import ServiceTokens
+from master.tasks.shell_keys import KeyOptions
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
@@ -57,6 +60,7 @@ class Parts:
     deleter: Deleter = field(default_factory=WorkerProcesses)
     ports: UniquePorts = field(default_factory=UniquePorts)
     cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
+    shell_keys: KeyOptions = field(default_factory=KeyOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ class ControlPlane:
     """Its resource manager is connected before anything is restored or created."""
     experiments: ExperimentService
     tasks: InteractiveService
+    generic: GenericTasks
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -89,6 +94,7 @@ class ControlPlane:
         """After the resource manager was given the records: do again what a crash may have cut off."""
         await self.experiments.resume()
         await self.tasks.roots.resume()
+        await self.generic.resume()
         await self.on_agents.resume()
 
     def jobs(self, queues: PoolQueues) -> JobService:
@@ -144,6 +150,7 @@ def build(parts: Parts) -> ControlPlane:
         ids=parts.ids,
         ended=collector.wake,
     )
+    service_tokens = ServiceTokens(parts.secret)
     metadata = ExperimentMetadata(store=parts.store, experiments=experiments)
     tasks = InteractiveService(
         store=parts.store,
@@ -151,9 +158,11 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         policy=parts.policy,
         task_log=parts.task_log,
-        specs=LaunchSpecs(cluster=parts.cluster_tasks),
+        specs=LaunchSpecs(cluster=parts.cluster_tasks, service_token=service_tokens.token),
         clock=parts.clock,
         ids=parts.ids,
+        keys=parts.shell_keys,
+        tokens=service_tokens,
     )
     return ControlPlane(
         parts=parts,
@@ -161,6 +170,7 @@ def build(parts: Parts) -> ControlPlane:
         allocations=allocations,
         experiments=experiments,
         tasks=tasks,
+        generic=GenericTasks(tasks, parts.store),
         reports=ReportService(
             store=parts.store,
             experiments=experiments,

@@ -139,6 +139,8 @@ def _defaults(
                 task_container_defaults=pool.task_container_defaults,
                 checkpoint_storage=storage,
                 priority=pool.scheduler.default_priority,
+                notebook_timeout_s=config.notebook_timeout,
+                tensorboard_timeout_s=config.tensorboard_timeout,
             )
         )
         for pool in config.pools()

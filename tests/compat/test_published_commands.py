@@ -15,6 +15,7 @@ import yaml
 
 from tests.jails import virtualenv
 from tests.real_cluster import PATIENCE_S, RealCluster, eventually
+from windlass.sdk.interactive import COMMAND
 
 COMPAT = Path(__file__).parents[2] / ".compat" / "bin"
 HELD = "echo begun; exec sleep 600"
@@ -61,7 +62,7 @@ def det(cluster: RealCluster, *arguments: str) -> str:
 
 
 def command(cluster: RealCluster, command_id: str) -> dict[str, Any]:
-    return dict(cluster.client.command(command_id)["command"])
+    return cluster.client.interactive(COMMAND).one(command_id)
 
 
 def ended(cluster: RealCluster, command_id: str) -> str:
@@ -80,7 +81,7 @@ def held(cluster: RealCluster) -> Iterator[str]:
         lambda: any("|| begun" in str(e["message"]) for e in cluster.client.task_logs(command_id)),
     )
     yield command_id
-    cluster.client.kill_command(command_id)
+    cluster.client.interactive(COMMAND).kill(command_id)
     ended(cluster, command_id)
 
 
@@ -142,7 +143,7 @@ def test_a_priority_out_of_bounds_changes_nothing(cluster: RealCluster, held: st
     assert "Set priority of command" in det(cluster, "set", "priority", held, "10")
     refused = attempt(cluster, "set", "priority", held, "100").stdout
     assert "1 (most important) to 99, but is 100" in refused
-    assert cluster.client.command(held)["config"]["resources"]["priority"] == 10
+    assert cluster.client.interactive(COMMAND).get(held)["config"]["resources"]["priority"] == 10
 
 
 def test_kill_ends_it_and_again_is_no_error(cluster: RealCluster, held: str) -> None:
@@ -171,8 +172,8 @@ def test_more_slots_than_there_are_are_refused(cluster: RealCluster) -> None:
 
 
 def test_a_config_that_cannot_be_is_refused_with_the_way_out(cluster: RealCluster) -> None:
-    before = len(cluster.client.commands())
+    before = len(cluster.client.interactive(COMMAND).listed())
     refused = attempt(cluster, "run", "--config", "resources.slot=1", "date")
     assert refused.returncode != 0
     assert 'additionalProperties "slot" not allowed; did you mean "slots"?' in refused.stdout
-    assert len(cluster.client.commands()) == before
+    assert len(cluster.client.interactive(COMMAND).listed()) == before

@@ -50,17 +50,30 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     await live.wait_until(
         lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
     )
+    generic = [
+        str(
+            (await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: x"}))["taskId"]
+        )
+        for _ in range(2)
+    ]
+    await world.ok("POST", f"/api/v1/tasks/{generic[0]}/pause")
+    interactive = {
+        kind: await _interactive(world, kind, experimentIds=[running])
+        for kind in ("notebook", "shell", "tensorboard")
+    }
     token = await world.ok("POST", "/api/v1/windlass/join-tokens", {"pool": "default"})
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
     return {
         "experiment": [running, *experiments],
         "trial": [trial, trial, trial + 1],
-        "task": [allocation.task_id, command_id],
+        "task": [allocation.task_id, command_id, *generic],
         "allocation": [allocation.id],
         "container": [c.container.container_id for c in allocation.containers],
         "checkpoint": ["checkpoint-1", "checkpoint-2", "checkpoint-3"],
         "command": [command_id],
+        **{kind: [id_] for kind, id_ in interactive.items()},
+        "variable": ["C10D_PORT"],
         "job": [job["experiment"]["jobId"] for job in jobs] + [command["command"]["jobId"]],
         "agent": [first.agent_id, second.agent_id, away.agent_id],
         "slot": ["0", "1"],
@@ -75,6 +88,11 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "run": [1],
         "group": ["training", "validation"],
     }
+
+
+async def _interactive(world: ApiWorld, kind: str, **asked: Any) -> str:
+    body = {"config": {}, **(asked if kind == "tensorboard" else {})}
+    return str((await world.ok("POST", f"/api/v1/{kind}s", body))[kind]["id"])
 
 
 async def _user(world: ApiWorld, name: str) -> int:

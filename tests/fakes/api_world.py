@@ -439,6 +439,7 @@ async def _start(
         auth=auth,
         experiments=plane.experiments,
         tasks=plane.tasks,
+        generic=plane.generic,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

@@ -9,9 +9,13 @@ import httpx2
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
+from master.api.application import ROUTES
 from master.api.errors import ErrorReply
 from master.api.openapi import DescribedApp
 from master.api.replies import declared_reply
+from master.webui.pages import PageRoute
+
+_PAGES = tuple(route for route in ROUTES if isinstance(route, PageRoute))
 
 
 class DeclaredReplies:
@@ -21,6 +25,9 @@ class DeclaredReplies:
     def check(self, response: httpx2.Response) -> None:
         """Raises AssertionError for an answer that is not what its route declares, down to unknown keys."""
         request = response.request
+        if _is_page(request.method, request.url.path):
+            _check_page(response)
+            return
         route = self._route(request.method, request.url.path)
         shape = ErrorReply if route is None else declared_reply(route.endpoint)
         if not response.headers.get("content-type", "").startswith("application/json"):
@@ -43,6 +50,19 @@ class DeclaredReplies:
             if method in (route.methods or ()) and route.path_regex.match(path.rstrip("/")):
                 return route
         return None
+
+
+def _is_page(method: str, path: str) -> bool:
+    return any(method in (page.methods or ()) and page.path_regex.match(path) for page in _PAGES)
+
+
+def _check_page(response: httpx2.Response) -> None:
+    """Pages and where they lead have a strict CSP; files and the state of a task are not shown as pages."""
+    kind = response.headers.get("content-type", "text/html").partition(";")[0]
+    assert kind in ("text/html", "text/css", "text/javascript", "application/json")
+    if kind == "text/html":
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy, (response.request.url, policy)
 
 
 @cache

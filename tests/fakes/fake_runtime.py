@@ -83,6 +83,9 @@ class FakeRuntime:
         await task.ended.wait()
         return ExitRecord(exit_code=task.exit_code, at=now)
 
+    async def node_port(self, place: ContainerDir, port: int) -> int:
+        return port
+
     def signal(self, place: ContainerDir, signum: int) -> None:
         if (task := self.machine.get(place.path)) is not None:
             task.signal(signum)

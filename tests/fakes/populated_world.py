@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,8 +13,11 @@ from fastapi.routing import APIRoute
 
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.api.application import ROUTES
+from master.tasks.state import TaskState
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 
+GENERIC = ("/config", "/kill", "/pause", "/unpause")
+"""What is done to generic tasks alone."""
 COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
 
 
@@ -31,6 +35,10 @@ class Populated:
     run: AllocationState
     command: str
     command_run: str
+    notebook: str
+    shell: str
+    tensorboard: str
+    generic: str
     job: str
     checkpoint: str = "ckpt-1"
     users: dict[str, int] = field(default_factory=dict)
@@ -42,7 +50,6 @@ class Populated:
             "trial_id": self.trial,
             "run_id": self.trial,
             "project_id": 1,
-            "command_id": self.command,
             "checkpoint_uuid": self.checkpoint,
             "allocation_id": self.run.id,
             "resources_id": self.run.containers[0].container.container_id,
@@ -57,14 +64,29 @@ class Populated:
             "label": "mine",
             "name": "windlass.whl",
             "path": "index.html",
+            "word": "jupyter-lab",
+            "rest": "p/ignored",
+            "version": "none",
+            "folder": "none",
         }
 
     def url(self, path: str) -> str:
         """The path of a route, with the ids of what there is."""
         of = {"trials": self.trial, "workspaces": 1, "projects": 1, "allocations": self.run.id}
         kind = path.split("/{id}")[0].rpartition("/")[2]
+        interactive = {
+            "commands": self.command,
+            "notebooks": self.notebook,
+            "{word}": self.notebook,
+            "shells": self.shell,
+            "tensorboards": self.tensorboard,
+        }
+        if path.startswith("/api/v1/tasks/{task_id}") and path.endswith(GENERIC):
+            interactive = {"tasks": self.generic}
+        tasks = [id_ for many, id_ in interactive.items() if f"/{many}" in path]
+        ids = {**self.ids(), **({"task_id": tasks[0]} if tasks else {})}
         plain = path.replace(":path}", "}")
-        return plain.format(**self.ids(), id=of.get(kind, self.experiment))
+        return plain.format(**ids, id=of.get(kind, self.experiment))
 
 
 async def running_command(
@@ -76,11 +98,14 @@ async def running_command(
     )
     live = world.services.tasks.live(launched["command"]["id"])
     assert live is not None
-    state = await live.wait_until(
-        lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
-    )
+    state = await live.wait_until(_runs)
     assert state.allocation is not None
     return state.allocation
+
+
+def _runs(state: TaskState) -> bool:
+    allocation = state.allocation
+    return allocation is not None and allocation.phase is AllocationPhase.RUNNING
 
 
 def routes(*methods: str) -> list[tuple[str, APIRoute]]:
@@ -116,6 +141,17 @@ async def populated_world(
         await world.checkpoint(run, "ckpt-1", 10)
         await world.report(world.trial_id(experiment), "validation", 10, loss=0.5)
         run_of_command = await running_command(world, world.token, command or COMMAND)
+        without_slots = {**(command or COMMAND), "resources": {"slots": 0}}
+        served = {}
+        for one in ("notebook", "shell", "tensorboard"):
+            body = {"config": without_slots, "experimentIds": [experiment]}
+            served[one] = (await world.ok("POST", f"/api/v1/{one}s", body))[one]["id"]
+        body = {"config": json.dumps(command or COMMAND)}
+        served["generic"] = (await world.ok("POST", "/api/v1/generic-tasks", body))["taskId"]
+        for task in served.values():
+            root = world.services.tasks.live(task)
+            assert root is not None
+            await root.wait_until(_runs)
         live = world.services.experiments.live(experiment)
         assert live is not None
         others = await world.login("other")
@@ -129,5 +165,9 @@ async def populated_world(
             run=run,
             command=run_of_command.task_id,
             command_run=run_of_command.id,
+            notebook=served["notebook"],
+            shell=served["shell"],
+            tensorboard=served["tensorboard"],
+            generic=served["generic"],
             job=live.state.job_id,
         )

@@ -224,6 +224,7 @@ class ScriptedCluster:
         self.allocations.connect(self.rm)
         self.experiments = self.plane.experiments
         self.commands = self.plane.tasks
+        self.generic = self.plane.generic
         self.reports = self.plane.reports
         self.tasks: list[asyncio.Task[None]] = []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent_bootstrap.agent.options import AgentOptions
 from master.config import MasterConfig
 from master.core.expconf import ExperimentConfig, TaskContainerDefaults
-from master.core.expconf.command import CommandConfig
+from master.core.expconf.kinds import CommandConfig, GenericConfig
 from tools.reference.commands import commands_page
 from tools.reference.configuration import configuration_page
 from tools.reference.errors import errors_page
@@ -28,6 +28,11 @@ def pages() -> dict[str, str]:
             "Command configuration",
             "What `det command run --config-file` takes. Unknown keys are refused; null is the same as absent.",
             CommandConfig,
+        ),
+        "generic-task.md": configuration_page(
+            "Generic task configuration",
+            "What `det task create` takes. Unknown keys are refused; null is the same as absent.",
+            GenericConfig,
         ),
         "master.md": configuration_page(
             "master.yaml",

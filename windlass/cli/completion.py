@@ -61,11 +61,6 @@ def _checkpoints(client: Client) -> Items:
             yield checkpoint["uuid"], f"of {experiment.get('name')}"
 
 
-def _commands(client: Client) -> Items:
-    for command in client.commands():
-        yield command["id"], command.get("description")
-
-
 def _agents(client: Client) -> Items:
     for agent in client.agents():
         yield agent["id"], ", ".join(agent.get("resourcePools") or [])
@@ -82,9 +77,20 @@ def _pools(client: Client) -> Items:
 
 
 complete_agents = _completer(_agents)
-complete_commands = _completer(_commands)
 complete_jobs = _completer(_jobs)
 complete_pools = _completer(_pools)
+
+
+def complete_tasks(ctx: typer.Context, incomplete: str) -> Items:
+    """Those of the kind of the group that is called."""
+    kind = ctx.obj.wire
+
+    def tasks(client: Client) -> Items:
+        for one in client.interactive(kind).listed():
+            yield one["id"], one.get("description")
+
+    return _completer(tasks)(ctx, incomplete)
+
 
 AgentId = Annotated[
     str,

@@ -27,6 +27,13 @@ def read_config(path: Path, overrides: Sequence[str]) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
+def config_of(text: str) -> dict[str, Any]:
+    """What `read_config` has read."""
+    import yaml
+
+    return dict(yaml.safe_load(text))
+
+
 def read_settings(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     """What the file, if there is one, and the overrides say together. Raises InvalidConfig."""
     document = {} if path is None else _load(path)[1]

@@ -62,6 +62,7 @@ class AliasedGroup(TyperGroup):
         "lt": "list-trials",
         "lc": "list-checkpoints",
         "c": "create",
+        "show_ssh_command": "show-ssh-command",
     }
 
     def list_commands(self, ctx: Context) -> list[str]:
@@ -99,9 +100,19 @@ class OperatorGroup(AliasedGroup):
         return [*own, *(name for name in theirs if name not in own)]
 
 
-def command_group(help_: str = "", cls: type[AliasedGroup] = AliasedGroup) -> typer.Typer:
+def command_group(
+    help_: str = "",
+    cls: type[AliasedGroup] = AliasedGroup,
+    context_settings: dict[Any, Any] | None = None,
+) -> typer.Typer:
     """A group of commands, also if it has only one. Its help, if it is not in another group, stands in `main`."""
-    app = typer.Typer(cls=cls, no_args_is_help=True, add_completion=False, help=help_)
+    app = typer.Typer(
+        cls=cls,
+        no_args_is_help=True,
+        add_completion=False,
+        help=help_,
+        context_settings=context_settings,
+    )
     app.callback()(lambda: None)
     return app
 

@@ -22,7 +22,7 @@ class DetGroup(RootGroup):
         "checkpoint": LazyGroup(
             "experiment.checkpoint", "Show, download and delete checkpoints.", "c"
         ),
-        "command": LazyGroup("job.command", "Run and control commands.", "cmd"),
+        "command": LazyGroup("interactive.command", "Run and control commands.", "cmd"),
         "deploy": LazyGroup("deploy.commands", "Start and stop a cluster.", "d"),
         "experiment": LazyGroup(
             "experiment.commands", "Submit, watch and control experiments.", "e"
@@ -31,9 +31,12 @@ class DetGroup(RootGroup):
         "hpc": LazyGroup("cluster.hpc", "Run a private master on a Slurm or PBS cluster."),
         "job": LazyGroup("job.commands", "Manage the job queue.", "j"),
         "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
+        "notebook": LazyGroup("interactive.notebook", "Start and open notebooks."),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
+        "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
-        "task": LazyGroup("job.task", "Show the logs and batch jobs of tasks."),
+        "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),
+        "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
     }
@@ -142,6 +145,43 @@ def doctor(
     given = {"WINDLASS_DATA_DIR": data_dir, "DET_CONFIG_FILE": config_file}
     os.environ.update({name: str(path) for name, path in given.items() if path is not None})
     run_doctor(ctx, as_json, offline=offline)
+
+
+@app.command()
+def tunnel(
+    ctx: typer.Context,
+    service: Annotated[
+        str, typer.Argument(help="Whole id of a shell, or TASK_ID:PORT of another task.")
+    ],
+    listener: Annotated[
+        int | None,
+        typer.Option(
+            "--listener",
+            min=1,
+            max=65535,
+            help="Lead this port of this machine to it, until Ctrl-C, instead of standard input and output.",
+        ),
+    ] = None,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="Log in: ports of tasks need it, shells do not.")
+    ] = False,
+    cert_file: Annotated[
+        str | None,
+        typer.Option("--cert-file", help="Trust this certificate of the master; noverify: any."),
+    ] = None,
+    cert_name: Annotated[
+        str | None, typer.Option("--cert-name", help="Name that the certificate must be for.")
+    ] = None,
+) -> None:
+    """Carry bytes between standard input and output and a TCP port of a task, as a ProxyCommand of ssh does.
+
+    `det tunnel --auth --listener 5678 TASK_ID:5678` leads a port of this machine to it.
+    """
+    from windlass.cli.tunnel import carry
+
+    given = {"DET_MASTER_CERT_FILE": cert_file, "DET_MASTER_CERT_NAME": cert_name}
+    os.environ.update({name: text for name, text in given.items() if text is not None})
+    carry(ctx, service, listener, auth=auth)
 
 
 def run() -> None:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
-from windlass.launch import command, trial
 from windlass.launch.entrypoint import require_python
 from windlass.launch.hooks import find_hooks, run_through_hooks
 
 AFTER_HOOKS = "--after-hooks"
 """How the launcher starts itself again from the shell that has sourced the hooks."""
-STEPS = {
-    "TRIAL": (trial.prepare, trial.start),
-    "COMMAND": (command.prepare, command.start),
+MODULES = {
+    "TRIAL": "windlass.launch.trial",
+    "COMMAND": "windlass.launch.command",
+    "GENERIC": "windlass.launch.generic",
+    "SHELL": "windlass.launch.shell",
+    "NOTEBOOK": "windlass.launch.notebook",
+    "TENSORBOARD": "windlass.launch.tensorboard",
 }
-"""By the type of the task: what comes before the startup hooks, and what after them."""
+"""By the type of the task: `prepare` comes before the startup hooks, and `start` after them."""
 
 
 def main(argv: list[str]) -> int:
@@ -29,12 +33,12 @@ def main(argv: list[str]) -> int:
         if argv not in ([], [AFTER_HOOKS]):
             raise InvalidArgument("usage: python -P -m windlass.launch (inside a task)")
         info = ClusterInfo.from_env(os.environ)
-        if info.task_type not in STEPS:
-            raise InvalidArgument(f"only trials and commands are launched, not {info.task_type}")
-        prepare, start = STEPS[info.task_type]
+        if info.task_type not in MODULES:
+            raise InvalidArgument(f"this release launches no tasks of type {info.task_type}")
+        steps = import_module(MODULES[info.task_type])
         session = TaskSession.for_task(info)
         if not argv:
-            prepare(info, session)
+            steps.prepare(info, session)
             hooks = find_hooks(run_dir(), Path.cwd())
             if hooks:
                 session.close()
@@ -43,7 +47,7 @@ def main(argv: list[str]) -> int:
                     hooks, [sys.executable, *alone, "-P", "-m", "windlass.launch", AFTER_HOOKS]
                 )
         require_python(os.environ)
-        return start(info, session)
+        return int(steps.start(info, session))
     except (WindlassError, OSError) as problem:
         print(f"windlass launch: {problem}", file=sys.stderr, flush=True)
         return 1

@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.base.trial_class import PACKAGE, is_trial_class, needs_package
@@ -64,8 +64,17 @@ def require_package(entrypoint: Any) -> None:
         raise InvalidArgument(needs_package(entrypoint))
 
 
-def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterInfo) -> int:
-    """Run it to its end and return its exit code; 128 + n if signal n ended it."""
+def run_entrypoint(
+    command: Sequence[str],
+    session: TaskSession,
+    info: ClusterInfo,
+    *,
+    watch: Callable[[IO[bytes]], object] | None = None,
+) -> int:
+    """Run it to its end and return its exit code; 128 + n if signal n ended it.
+
+    `watch`: is given what it prints on stderr, which is then nobody else's.
+    """
     early: list[int] = []
     child: list[subprocess.Popen[bytes]] = []
 
@@ -90,11 +99,19 @@ def run_entrypoint(command: Sequence[str], session: TaskSession, info: ClusterIn
         is_eviction = in_slurm and can_be_preempted and number == signal.SIGTERM
         signal.signal(number, announce_eviction if is_eviction else forward)
     try:
-        child.append(subprocess.Popen(command, env=program_environment(command, os.environ)))
+        child.append(
+            subprocess.Popen(
+                command,
+                env=program_environment(command, os.environ),
+                stderr=None if watch is None else subprocess.PIPE,
+            )
+        )
     except FileNotFoundError:
         raise InvalidArgument(f"the entrypoint {command[0]!r} is not on PATH") from None
     for missed in early:
         child[0].send_signal(missed)
+    if watch is not None and child[0].stderr is not None:
+        watch(child[0].stderr)
     code = child[0].wait()
     return 128 - code if code < 0 else code
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.wire import Json, hash_password
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Client:
 
     def users(self, *, limit: int | None = None) -> list[Json]:
         query: Query = {"sortBy": "SORT_BY_USER_NAME"}
-        return list(self._pages("/api/v1/users", "users", query, limit=limit))
+        return list(self.pages("/api/v1/users", "users", query, limit=limit))
 
     def create_user(
         self, username: str, *, password: str | None, admin: bool = False, remote: bool = False
@@ -192,8 +193,8 @@ class Client:
         query: Query = {"archived": archived, "users": user, "sortBy": "SORT_BY_ID"}
         path, key = "/api/v1/experiments", "experiments"
         if newest is None:
-            return list(self._pages(path, key, query))
-        descending = self._pages(path, key, {**query, "orderBy": "ORDER_BY_DESC"}, limit=newest)
+            return list(self.pages(path, key, query))
+        descending = self.pages(path, key, {**query, "orderBy": "ORDER_BY_DESC"}, limit=newest)
         return list(descending)[::-1]
 
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
@@ -222,7 +223,7 @@ class Client:
         order = "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"
         query = {"resourcePool": pool, "orderBy": order}
         path = "/api/v1/job-queues"
-        return list(self._pages(path, "jobs", query, offset, limit))
+        return list(self.pages(path, "jobs", query, offset, limit))
 
     def job(self, job_id: str) -> Json:
         """One that is not over; `job_id` may be only the beginning of its id."""
@@ -243,13 +244,13 @@ class Client:
     def trials(self, experiment_id: int, *, limit: int | None = None) -> list[Json]:
         query = {"sortBy": "SORT_BY_ID", "orderBy": "ORDER_BY_ASC"}
         path = f"/api/v1/experiments/{experiment_id}/trials"
-        return list(self._pages(path, "trials", query, limit=limit))
+        return list(self.pages(path, "trials", query, limit=limit))
 
     def checkpoints(self, experiment_id: int, *, best: int | None = None) -> list[Json]:
         """All checkpoints, or the `best` ones by the searcher's metric, best first."""
         path = f"/api/v1/experiments/{experiment_id}/checkpoints"
         if best is None:
-            return list(self._pages(path, "checkpoints", {}))
+            return list(self.pages(path, "checkpoints", {}))
         query = {
             "limit": best,
             "sortByAttr": "SORT_BY_SEARCHER_METRIC",
@@ -289,7 +290,7 @@ class Client:
         self.session.request("DELETE", f"/api/v1/experiments/{experiment_id}")
 
     def trial_checkpoints(self, trial_id: int) -> list[Json]:
-        return list(self._pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", {}))
+        return list(self.pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", {}))
 
     def trial(self, trial_id: int) -> Json:
         return dict(self.session.get(f"/api/v1/trials/{trial_id}")["trial"])
@@ -297,7 +298,7 @@ class Client:
     def workloads(self, trial_id: int, *, batch_metrics: bool = False) -> list[Json]:
         """Each item has one of `training`, `validation` and `checkpoint`."""
         query = {"includeBatchMetrics": batch_metrics}
-        return list(self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", query))
+        return list(self.pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", query))
 
     def kill_trial(self, trial_id: int) -> None:
         self.session.post(f"/api/v1/trials/{trial_id}/kill")
@@ -324,24 +325,12 @@ class Client:
         """The same of any task; `follow` goes on until the task has ended."""
         yield from self._logs(f"/api/v1/tasks/{task_id}/logs", follow, head, tail)
 
-    def run_command(self, config: Json, files: Sequence[FileEntry] = ()) -> Json:
-        """Start a command. Returns {"command", "config", "warnings", "configWarnings"}."""
-        body = {"config": config, "files": [file.to_json() for file in files]}
-        return self.session.post("/api/v1/commands", body)
+    def interactive(self, kind: Kind) -> InteractiveTasks:
+        """Commands, notebooks, shells or TensorBoards."""
+        return InteractiveTasks(self.session, self.pages, kind)
 
-    def commands(self, *, user: str | None = None) -> list[Json]:
-        """Those of `user`, or everybody's."""
-        return list(self._pages("/api/v1/commands", "commands", {"users": user}))
-
-    def command(self, command_id: str) -> Json:
-        """{"command", "config"}."""
-        return self.session.get(f"/api/v1/commands/{command_id}")
-
-    def kill_command(self, command_id: str) -> None:
-        self.session.post(f"/api/v1/commands/{command_id}/kill")
-
-    def set_command_priority(self, command_id: str, priority: int) -> None:
-        self.session.post(f"/api/v1/commands/{command_id}/set_priority", {"priority": priority})
+    def workspaces(self) -> list[Json]:
+        return list(self.pages("/api/v1/workspaces", "workspaces", {}))
 
     def _logs(self, path: str, follow: bool, head: int | None, tail: int | None) -> Iterator[Json]:
         if tail is not None:
@@ -350,7 +339,7 @@ class Client:
         else:
             yield from self.session.stream(path, {"limit": head, "follow": follow or None})
 
-    def _pages(
+    def pages(
         self, path: str, key: str, query: Query, offset: int = 0, limit: int | None = None
     ) -> Iterator[Json]:
         """The rows from `offset` on: `limit` of them, or all."""

@@ -15,7 +15,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.sdk.wire import Json
 
 MAX_BYTES = 95 * 1024 * 1024
-"""Of all contents together, before base64. The API's own limit is 96 MiB decoded."""
+"""Of all contents together, before base64. The API's own limit, too."""
 IGNORE_FILE = ".detignore"
 FALLBACK_IGNORE_FILE = ".gitignore"
 _REGULAR, _DIRECTORY = 48, 53

@@ -1,24 +1,36 @@
-"""Tunnels: connections to ports of this machine go on, each through a WebSocket of the master, to a port of a task."""
+"""Tunnels: what comes to ports of this machine, or to standard input, goes to a port of a task, and back.
+
+Each connection goes through a WebSocket of its own to the master.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from windlass.base.errors import InvalidArgument, NotFound
+from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 from windlass.sdk.session import Session
-from windlass.sdk.wire import error_text
+from windlass.sdk.wire import MasterUnreachable, error_from_response
 
 HERE = "127.0.0.1"
 CHUNK_BYTES = 64 * 1024
+CHUNKS_AHEAD = 4
+"""Of standard input, beyond what the task has taken."""
 OPEN_LIMIT_S = 30.0
 MAX_PORT = 65535
 
 Tell = Callable[[str], None]
+Read = Callable[[], Awaitable[bytes]]
+"""The next bytes; none at the end."""
+Write = Callable[[bytes], Awaitable[None]]
 
 
 def local_ports(words: Iterable[str]) -> dict[int, int]:
@@ -63,81 +75,156 @@ def services_of(session: Session, task_id: str, ports: Iterable[int]) -> dict[in
 
 
 def run_tunnels(session: Session, services: Mapping[int, str], tell: Tell) -> None:
-    """Until it is interrupted. `services`: what the master calls a port of a task, by port of this machine.
+    """`tunnels` until they are interrupted."""
+    with tunnels(session, services, tell), suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
+@contextmanager
+def tunnels(session: Session, services: Mapping[int, str], tell: Tell) -> Iterator[None]:
+    """Open while the block runs. `services`: what the master calls a port of a task, by port of this machine.
 
     Raises InvalidArgument for a port that cannot be had.
     """
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_run(session, services, tell))
+    opened: Future[Callable[[], None]] = Future()
 
-
-async def _run(session: Session, services: Mapping[int, str], tell: Tell) -> None:
-    servers = []
-    for port, service in services.items():
-        tunnel = _Tunnel(session, service, tell)
+    async def serve() -> None:
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
         try:
-            servers.append(await asyncio.start_server(tunnel.serve, HERE, port))
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise InvalidArgument(
-                f"port {port} of this machine cannot be used ({why}): choose another one, LOCAL:PORT"
-            ) from None
-        tell(f"{HERE}:{port} leads to {service}")
-    await asyncio.gather(*(server.serve_forever() for server in servers))
+            servers = [await _listen(session, *each, tell) for each in services.items()]
+        except BaseException as problem:  # noqa: BLE001 - raised where the block begins
+            opened.set_exception(problem)
+            return
+
+        def close() -> None:
+            loop.call_soon_threadsafe(over.set)
+
+        opened.set_result(close)
+        await over.wait()
+        for server in servers:
+            server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="tunnels", daemon=True)
+    thread.start()
+    close = opened.result()
+    try:
+        yield
+    finally:
+        close()
+        thread.join()
 
 
-class _Tunnel:
-    """To one service. `serve` is called for each connection."""
+async def _listen(session: Session, port: int, service: str, tell: Tell) -> asyncio.Server:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def write(data: bytes) -> None:
+            writer.write(data)
+            await writer.drain()
 
-    def __init__(self, session: Session, service: str, tell: Tell) -> None:
-        self._session = session
-        self._service = service
-        self._tell = tell
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with await self._open() as socket:
-                await _carry(reader, writer, socket)
-        except InvalidStatus as error:
-            self._tell(f"{self._service}: {error_text(bytes(error.response.body or b''))}")
-        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
-            self._tell(f"{self._service}: {error or 'the master does not answer'}")
+            await _carry(lambda: reader.read(CHUNK_BYTES), write, await _open(session, service))
+        except WindlassError as problem:
+            tell(f"{service}: {problem}")
         finally:
             writer.close()
 
-    async def _open(self) -> ClientConnection:
-        url = self._session.url
-        tls = self._session.tls
+    try:
+        server = await asyncio.start_server(serve, HERE, port)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InvalidArgument(
+            f"port {port} of this machine cannot be used ({why}): choose another one, LOCAL:PORT"
+        ) from None
+    tell(f"{HERE}:{port} leads to {service}")
+    return server
+
+
+def run_pipe(session: Session, service: str) -> None:
+    """Standard input goes to a service and what it sends to standard output, until it has sent all.
+
+    Raises NotFound, MasterUnreachable and others, as the master has it.
+    """
+
+    async def carry() -> None:
+        socket = await _open(session, service)
+        await _carry(_standard_input(), _to_standard_output, socket)
+
+    asyncio.run(carry())
+
+
+def _standard_input() -> Read:
+    """Read by a thread that nobody waits for: whatever it is, a file, a terminal or a pipe."""
+    chunks: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_AHEAD)
+    loop = asyncio.get_running_loop()
+
+    def copy() -> None:
+        data = b"begun"
+        while data:
+            try:
+                data = os.read(sys.stdin.fileno(), CHUNK_BYTES)
+            except OSError:
+                data = b""
+            putting = chunks.put(data)
+            try:
+                asyncio.run_coroutine_threadsafe(putting, loop).result()
+            except (RuntimeError, CancelledError):  # all is over
+                putting.close()
+                return
+
+    threading.Thread(target=copy, name="stdin", daemon=True).start()
+    return chunks.get
+
+
+async def _to_standard_output(data: bytes) -> None:
+    def write() -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(sys.stdout.fileno(), left) :]
+
+    await asyncio.to_thread(write)
+
+
+async def _open(session: Session, service: str) -> ClientConnection:
+    """Raises what the master answered, or MasterUnreachable."""
+    tls = session.tls
+    login = {"Authorization": f"Bearer {session.token}"} if session.token else {}
+    try:
         return await connect(
-            f"ws{url.removeprefix('http')}/proxy/{self._service}/",
-            additional_headers={"Authorization": f"Bearer {self._session.token}"},
+            f"ws{session.url.removeprefix('http')}/proxy/{service}/",
+            additional_headers=login,
             ssl=tls,
-            server_hostname=(self._session.cert_name or None) if tls is not None else None,
+            server_hostname=(session.cert_name or None) if tls is not None else None,
             compression=None,
             max_size=None,
             open_timeout=OPEN_LIMIT_S,
         )
+    except InvalidStatus as refused:
+        status, body = refused.response.status_code, bytes(refused.response.body or b"")
+        raise error_from_response(status, body, request=f"GET /proxy/{service}/") from None
+    except (OSError, TimeoutError, InvalidHandshake) as error:
+        raise MasterUnreachable(str(error) or "the master does not answer") from None
 
 
-async def _carry(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, socket: ClientConnection
-) -> None:
-    """Until the task has sent all, or the local end is gone."""
+async def _carry(read: Read, write: Write, socket: ClientConnection) -> None:
+    """Until the task has sent all, or the local end is gone. Raises MasterUnreachable if it broke before that."""
 
     async def give() -> None:
         try:
-            while data := await reader.read(CHUNK_BYTES):
+            while data := await read():
                 await socket.send(data)
         except OSError:  # the local end is gone
             await socket.close()
         else:
             await socket.send(b"")  # the master ends this direction only
 
-    giving = asyncio.create_task(give())
-    try:
-        async for data in socket:
-            writer.write(data if isinstance(data, bytes) else data.encode())
-            await writer.drain()
-    finally:
-        giving.cancel()
-        await asyncio.gather(giving, return_exceptions=True)
+    async with socket:
+        giving = asyncio.create_task(give())
+        try:
+            async for data in socket:
+                await write(data if isinstance(data, bytes) else data.encode())
+        except OSError:  # the local end is gone
+            return
+        except ConnectionClosed as closed:
+            raise MasterUnreachable(str(closed)) from None
+        finally:
+            giving.cancel()
+            await asyncio.gather(giving, return_exceptions=True)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import httpx2
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from windlass.base.errors import InvalidConfig, StorageDenied
 from windlass.storage.bucket import (
@@ -93,13 +93,15 @@ def _endpoint(config: Mapping[str, Any], environ: Mapping[str, str]) -> str:
 
 def _region_of(bucket: str, patience: Patience) -> str:
     """Amazon tells everybody, in the header of any answer."""
+    asked = Request(f"https://s3.amazonaws.com/{quoted(bucket)}", method="HEAD")
     try:
-        answer = httpx2.head(
-            f"https://s3.amazonaws.com/{quoted(bucket)}", timeout=patience.connect_s
-        )
-    except httpx2.HTTPError:
+        with urlopen(asked, timeout=patience.connect_s) as answer:  # noqa: S310 - as above
+            headers = answer.headers
+    except HTTPError as refusal:
+        headers = refusal.headers
+    except OSError:
         return DEFAULT_REGION
-    return answer.headers.get("x-amz-bucket-region") or DEFAULT_REGION
+    return headers.get("x-amz-bucket-region") or DEFAULT_REGION
 
 
 def _public_url(bucket: str, region: str) -> str:

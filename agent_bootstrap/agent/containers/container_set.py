@@ -78,6 +78,12 @@ class ContainerSet:
         container = self._containers.get(container_id)
         return container is not None and not container.has_ended
 
+    async def node_port(self, container_id: str, port: int) -> int:
+        """See `Runtime`."""
+        if not self.is_running(container_id):
+            raise ConnectionError("the task does not run here any more")
+        return await self._runtime.node_port(self._dirs.of(container_id), port)
+
     def __bool__(self) -> bool:
         return bool(self._containers)
 

@@ -12,6 +12,7 @@ from agent_bootstrap.container_options import OsUser
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\$?")
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
+TTY = "tty:"
 DEFAULT_SHELL, FALLBACK_SHELL = "/bin/bash", "/bin/sh"
 
 
@@ -29,7 +30,11 @@ def write_accounts(folder: Path, who: OsUser, home: str) -> list[tuple[Path, str
 def with_account(
     originals: Mapping[str, str], who: OsUser, home: str, shell: str = FALLBACK_SHELL
 ) -> dict[str, str]:
-    """Texts of passwd and group, by path, with `who` in front. Pure."""
+    """Texts of passwd and group, by path, with `who` in front. Pure.
+
+    Without the group `tty`: sshd gives a terminal to it, which it may not where the namespace of the task has no such
+    group, and else to the group of who logs in.
+    """
     user, group = _name(who.user, who.uid), _name(who.group, who.gid)
     own = {
         PASSWD: (f"{user}:x:{who.uid}:{who.gid}::{_field(home)}:{shell}", str(who.uid), user),
@@ -38,7 +43,11 @@ def with_account(
     changed = {}
     for path, text in originals.items():
         line, number, name = own[path]
-        others = [other for other in text.splitlines() if not _speaks_of(other, name, number)]
+        others = [
+            other
+            for other in text.splitlines()
+            if not _speaks_of(other, name, number) and not (path == GROUP and other.startswith(TTY))
+        ]
         changed[path] = "\n".join([line, *others, ""])
     return changed
 

@@ -57,6 +57,10 @@ class Runtime(Protocol):
         """How it ended. Only after `start` or `reattach`."""
         ...
 
+    async def node_port(self, place: ContainerDir, port: int) -> int:
+        """Where on this machine's loopback a port of the container answers. Raises ConnectionError if nowhere."""
+        ...
+
     def signal(self, place: ContainerDir, signum: int) -> None:
         """To the first process of the container. Nothing happens if it has ended."""
         ...

@@ -85,6 +85,9 @@ class ProcessSetup:
     ) -> None:
         await asyncio.to_thread(prepare, place, spec, node, self._ground)
 
+    def node_port(self, place: ContainerDir, port: int) -> int:
+        return port
+
     def clear(self, place: ContainerDir) -> None:
         self._ground.cgroups.end(place.path.name)
         if not self._isolation.private_root:
@@ -175,6 +178,9 @@ class ProcessRuntime:
         if supervised is not None:
             await supervised.ended.wait()
         return await asyncio.to_thread(_verdict, place, self._setup)
+
+    async def node_port(self, place: ContainerDir, port: int) -> int:
+        return await asyncio.to_thread(self._setup.node_port, place, port)
 
     def signal(self, place: ContainerDir, signum: int) -> None:
         supervised = self._supervised.get(place.path)

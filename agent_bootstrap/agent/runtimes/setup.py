@@ -62,6 +62,10 @@ class Setup(Protocol):
         """Everything up to spec.json, for the supervisor. May give up once it is killed. Raises StartRefused."""
         ...
 
+    def node_port(self, place: ContainerDir, port: int) -> int:
+        """See `Runtime`. Blocks."""
+        ...
+
     def clear(self, place: ContainerDir) -> None:
         """It ended, or its supervisor did: nothing of it may be left outside its directory. Blocks. Raises OSError."""
         ...
@@ -106,6 +110,9 @@ class ByImage:
         options = spec.options
         way = self._images if options.image and not options.image_is_default else self._plain
         await way.prepare(place, spec, node, start)
+
+    def node_port(self, place: ContainerDir, port: int) -> int:
+        return self._images.node_port(place, port)
 
     def clear(self, place: ContainerDir) -> None:
         self._plain.clear(place)

@@ -8,13 +8,15 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from master.api.access import Caller
 from master.api.held import hold
 from master.api.permits import allocation, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, FreeObject, Text
+from master.api.request_models import Body, FreeObject, Int32, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
+from master.api.tasks.wire import ends_at
 from master.api.values import Timestamp, time
 from master.auth.permissions import Action
 from windlass.base.json_types import JsonObject
@@ -146,11 +148,44 @@ def _require_running(allocation_id: str, api: ApiContext) -> None:
     api.services.allocations.state(allocation_id)
 
 
+class Ready(QueryModel):
+    os_user: Annotated[Text, Field(max_length=255)] = ""
+    """Our own: the name of whom it runs as."""
+
+
+class ReadyReply(TypedDict):
+    endsAt: Timestamp | None
+    """Our own: when the time of its machines is over, such as that of its batch job."""
+
+
 @router.post("/ready")
 @permit(Action.REPORT, allocation("allocation_id"))
-async def ready(allocation_id: str, api: TheApi) -> Reply[Empty]:
-    await api.services.allocations.mark_ready(allocation_id)
-    return reply()
+async def ready(
+    allocation_id: str, query: Annotated[Ready, Query()], api: TheApi
+) -> Reply[ReadyReply]:
+    allocations = api.services.allocations
+    await allocations.mark_ready(allocation_id, query.os_user)
+    agents = {agent.id: agent for agent in api.services.cluster.agents()}
+    state = allocations.open_states().get(allocation_id)
+    return reply({"endsAt": time(ends_at(state, agents)) if state is not None else None})
+
+
+class AnotherPort(Body):
+    variable: Text
+    taken: Int32
+    """The port on which somebody else listens."""
+
+
+class PortReply(TypedDict):
+    port: int
+
+
+@router.post("/another_port")
+@permit(Action.REPORT, allocation("allocation_id"))
+async def another_port(allocation_id: str, body: AnotherPort, api: TheApi) -> Reply[PortReply]:
+    """Our own: a service of the task cannot have the port that it was given."""
+    port = await api.services.allocations.another_port(allocation_id, body.variable, body.taken)
+    return reply({"port": port})
 
 
 @router.post("/resources/{resources_id}/daemon")
@@ -174,9 +209,12 @@ async def preemption(
     request: Request,
     allocation_id: str,
     query: Annotated[Poll, Query()],
+    principal: Caller,
     api: TheApi,
 ) -> Reply[PreemptionReply]:
-    work = api.services.allocations.preemption_signal(allocation_id, query.timeout_seconds)
+    work = api.services.allocations.preemption_signal(
+        allocation_id, query.timeout_seconds, by_task=principal.task_id is not None
+    )
     asked = await hold(request, api.closing, work)
     if asked is None:
         return reply({"preempt": False})

@@ -46,6 +46,19 @@ class Filters(Body):
     project_id: Int32 = 0
     excluded_experiment_ids: tuple[Int32, ...] = ()
 
+    def where(self, ids: Sequence[int] = (), project_id: int = 0) -> ExperimentFilter:
+        """`ids`: none but these, unless there are none. `project_id`: overrules the filter's."""
+        return ExperimentFilter(
+            name=self.name,
+            description=self.description,
+            labels=self.labels,
+            archived=self.archived,
+            states=tuple(state for state in self.states if state),
+            user_ids=self.user_ids,
+            project_id=project_id or self.project_id or None,
+            ids={"incl": ids, "notIn": self.excluded_experiment_ids},
+        )
+
 
 class SomeExperiments(Body):
     """By their ids, or all that the filters find."""
@@ -57,18 +70,7 @@ class SomeExperiments(Body):
         """Raises InvalidArgument."""
         if (self.filters is None) == (not self.experiment_ids):
             raise InvalidArgument("experimentIds: give either these or filters")
-        filters = self.filters or Filters()
-        project = max(project_id, 0) or filters.project_id
-        return ExperimentFilter(
-            name=filters.name,
-            description=filters.description,
-            labels=filters.labels,
-            archived=filters.archived,
-            states=tuple(state for state in filters.states if state),
-            user_ids=filters.user_ids,
-            project_id=project or None,
-            ids={"incl": self.experiment_ids, "notIn": filters.excluded_experiment_ids},
-        )
+        return (self.filters or Filters()).where(self.experiment_ids, max(project_id, 0))
 
 
 class ActionResult(TypedDict):

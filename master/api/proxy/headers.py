@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import parse_qs
 
+from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from master.api.access import COOKIE, token_headers
 
 Header = tuple[bytes, bytes]
+SERVICE_COOKIE = "service"
+"""With the token of one service, for the paths of this service."""
 _HOP_BY_HOP = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"te"),
@@ -38,6 +42,28 @@ def to_task(scope: Scope) -> list[Header]:
     ]
 
 
+def service_token(scope: Scope) -> str:
+    """As the address of a notebook has it, as its clients send it, or as a browser keeps it; empty: none."""
+    headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+    kind, _, sent = headers.get(b"authorization", b"").decode("latin-1").strip().partition(" ")
+    if kind.lower() == "token":
+        return sent.strip()
+    cookies: dict[str, str] = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+    return in_query(scope) or cookies.get(SERVICE_COOKIE, "")
+
+
+def in_query(scope: Scope) -> str:
+    query: bytes = scope["query_string"]
+    return parse_qs(query.decode("latin-1")).get("token", [""])[0]
+
+
+def kept_by_browser(scope: Scope, name: str, token: str) -> Header:
+    """The header that makes a browser send the token with everything that a page of the service asks for."""
+    secure = "; Secure" if scope["scheme"] in ("https", "wss") else ""
+    cookie = f"{SERVICE_COOKIE}={token}; Path=/proxy/{name}/; HttpOnly; SameSite=Lax{secure}"
+    return b"set-cookie", cookie.encode("latin-1")
+
+
 def from_task(headers: Iterable[Header]) -> list[Header]:
     given = list(headers)
     gone = _HOP_BY_HOP | _named_by_connection(given) | {b"transfer-encoding"}
@@ -58,5 +84,6 @@ def _without_token(header: Header) -> Header:
     if name != b"cookie":
         return header
     cookies = [part.strip() for part in value.split(b";")]
-    kept = [part for part in cookies if part.partition(b"=")[0].strip() != COOKIE.encode()]
+    own = (COOKIE.encode(), SERVICE_COOKIE.encode())
+    kept = [part for part in cookies if part.partition(b"=")[0].strip() not in own]
     return name, b"; ".join(kept)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import structlog
 from starlette.responses import RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_bootstrap.channels.streams import Stream
 from master.api.access import note_known, token_in
@@ -21,8 +21,9 @@ from master.api.errors import (
     status_of,
 )
 from master.api.middleware import PROXY
+from master.api.proxy.headers import Header, in_query, kept_by_browser, service_token
 from master.api.proxy.http import CutShort, NoTaskAnswer, exchange
-from master.api.proxy.services import ProxiedService, admit, find
+from master.api.proxy.services import ProxiedService, admit, find, opens
 from master.api.proxy.websockets import Bridge, to_tcp
 from master.api.services import ApiContext
 from windlass.base.errors import NotFound, Unauthenticated, WindlassError
@@ -45,7 +46,9 @@ class Proxy:
         name = scope["path"].removeprefix(PROXY).partition("/")[0]
         try:
             service = find(api, name)
-            caller = admit(api, service, token_in(scope["headers"]))
+            own_token = service_token(scope)
+            by_own_token = bool(own_token) and opens(api, service, own_token)
+            caller = None if by_own_token else admit(api, service, token_in(scope["headers"]))
         except NotFound:
             await _refuse(scope, receive, send, NOT_FOUND, f"service not found: {name[:200]}")
             return
@@ -55,8 +58,10 @@ class Proxy:
         except WindlassError as error:
             await _refuse(scope, receive, send, status_of(error), error.message)
             return
-        if caller is not None:
+        if caller is not None or by_own_token:
             note_known(scope)
+        if by_own_token and in_query(scope):
+            send = _keeping(send, kept_by_browser(scope, name, own_token))
         service.note_activity()
         if service.port.tcp and scope["type"] == "http":
             why = f"{name} is a TCP port: connect by WebSocket, as `det task tunnel` does"
@@ -94,6 +99,15 @@ async def _carry(
             stream.close()
 
 
+def _keeping(send: Send, cookie: Header) -> Send:
+    async def send_with_cookie(message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.accept"):
+            message = {**message, "headers": [*message.get("headers", ()), cookie]}
+        await send(message)
+
+    return send_with_cookie
+
+
 async def _refuse(
     scope: Scope, receive: Receive, send: Send, status: ErrorStatus, message: str
 ) -> None:
@@ -108,7 +122,7 @@ async def _ask_to_log_in(scope: Scope, receive: Receive, send: Send, error: Wind
     if scope["type"] == "websocket":
         await _refuse(scope, receive, send, STATUS_OF_CODE["unauthenticated"], error.message)
         return
-    asked = scope["path"]
+    asked = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     if query := scope["query_string"].decode("latin-1"):
         asked += f"?{query}"
     await RedirectResponse(f"{LOGIN}?redirect={quote(asked, safe='')}", 303)(scope, receive, send)

@@ -9,7 +9,7 @@ from agent_bootstrap.container_options import ProxyPort
 from master.api.services import ApiContext
 from master.auth.permissions import Action, Target, allowed
 from master.auth.principal import Principal
-from windlass.base.errors import NotFound, Unauthenticated
+from windlass.base.errors import NotFound, PermissionDenied, Unauthenticated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +46,24 @@ def find(api: ApiContext, name: str) -> ProxiedService:
     raise NotFound("service", name)
 
 
+def opens(api: ApiContext, service: ProxiedService, token: str) -> bool:
+    """Whether the token is one for this service alone, such as a notebook's."""
+    task_id = str(service.target.id)
+    return service.name == task_id and api.services.tasks.opens(token, task_id)
+
+
 def admit(api: ApiContext, service: ProxiedService, token: str) -> Principal | None:
     """Who asks; None where the service asks that itself. Raises Unauthenticated; NotFound for what they may not see."""
     if service.port.unauthenticated:
         return None
     if not token:
         raise Unauthenticated("log in to reach it")
-    principal = api.services.auth.identify(token)
+    try:
+        principal = api.services.auth.identify(token)
+    except PermissionDenied as error:  # as another user, perhaps
+        raise Unauthenticated(error.message) from None
     of_trial = service.target.experiment_id is not None
-    action = Action.VIEW_ARTIFACTS if of_trial else Action.VIEW_COMMANDS
+    action = Action.VIEW_ARTIFACTS if of_trial else Action.VIEW_INTERACTIVE
     if not allowed(principal, action, service.target):
         raise NotFound("service", service.name)
     return principal

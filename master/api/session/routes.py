@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from typing_extensions import TypedDict
 
 from master.api.access import COOKIE, Caller, is_loopback, token_in
@@ -42,6 +42,12 @@ async def login(request: Request, body: Login, api: TheApi) -> Reply[LoginReply]
         address=request.client.host if request.client else "",
     )
     response: Reply[LoginReply] = reply({"token": token, "user": user_json(user)})
+    keep_token(response, token, request)
+    return response
+
+
+def keep_token(response: Response, token: str, request: Request) -> None:
+    """In the browser that is answered."""
     response.set_cookie(
         COOKIE,
         token,
@@ -50,7 +56,6 @@ async def login(request: Request, body: Login, api: TheApi) -> Reply[LoginReply]
         samesite="lax",
         secure=request.url.scheme == "https",
     )
-    return response
 
 
 @router.post("/api/v1/auth/logout")

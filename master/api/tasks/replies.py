@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 from typing_extensions import TypedDict
 
 from master.api.agents.replies import Device
-from master.api.enums import TaskState, TaskType
+from master.api.enums import GenericTaskState, LaunchWarning, TaskState, TaskType
 from master.api.values import Timestamp
 
 
@@ -54,10 +56,29 @@ class Task(TypedDict):
     """Newest first."""
     batchJobs: list[BatchJob]
     """Our own key: in the order of their submission."""
+    taskState: NotRequired[GenericTaskState]
+    """This, and what follows, only of generic tasks."""
+    config: NotRequired[str]
+    """As it was submitted, a JSON text."""
+    forkedFrom: NotRequired[str | None]
+    parentId: NotRequired[str | None]
+    noPause: NotRequired[bool]
 
 
 class TaskReply(TypedDict):
     task: Task
+
+
+class CreatedGenericTask(TypedDict):
+    taskId: str
+    warnings: list[LaunchWarning]
+    configWarnings: list[str]
+    """Our own: in sentences."""
+
+
+class GenericConfigReply(TypedDict):
+    config: str
+    """A JSON text."""
 
 
 class AgentDevices(TypedDict):
@@ -91,6 +112,8 @@ class AllocationSummary(TypedDict):
     priority: int
     proxyPorts: list[ProxyPortConfig]
     resources: list[Resources] | None
+    endsAt: Timestamp | None
+    """Our own: when the time of the machines that it runs on is over, such as that of its batch job."""
 
 
 class OldResources(TypedDict):

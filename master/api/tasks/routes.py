@@ -12,9 +12,10 @@ from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.tasks import wire
+from master.api.tasks import generic_wire, wire
 from master.api.tasks.replies import AllocationSummary, LiveTasksReply, OldSummary, TaskReply
 from master.auth.permissions import Action
+from master.core.jobs import JobType
 from master.core.visibility import Visibility
 
 router = APIRouter(route_class=ApiRoute, tags=["tasks"])
@@ -34,7 +35,11 @@ async def get(task_id: str, visible: Visible, api: TheApi) -> Reply[TaskReply]:
     row = await api.reads.tasks.task(task_id, visible)
     reads = api.reads.tasks
     allocations, jobs = await reads.allocations(task_id), await reads.batch_jobs(task_id)
-    return reply({"task": wire.task(row, allocations, jobs)})
+    shown = wire.task(row, allocations, jobs)
+    if row.type != JobType.GENERIC:
+        return reply({"task": shown})
+    state = await api.services.generic.state(task_id, visible)
+    return reply({"task": {**shown, **generic_wire.generic(state, visible)}})
 
 
 @router.get("/api/v1/tasks")

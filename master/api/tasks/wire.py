@@ -102,7 +102,15 @@ def allocation_summary(
         "priority": priority,
         "proxyPorts": _proxy_ports(state.task_id, served),
         "resources": [_resources(state.id, c, agents) for c in state.containers] or None,
+        "endsAt": time(ends_at(state, agents)),
     }
+
+
+def ends_at(state: AllocationState, agents: Mapping[str, AgentView]) -> datetime | None:
+    """When the first of its machines ends; None: not as far as is known."""
+    ids = {progress.container.agent_id for progress in state.containers}
+    ends = (agents[id_].ends_at for id_ in ids if id_ in agents)
+    return min(filter(None, ends), default=None)
 
 
 def _proxy_ports(task_id: str, served: ServedPorts | None) -> list[replies.ProxyPortConfig]:

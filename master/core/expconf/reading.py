@@ -37,6 +37,9 @@ class ClusterDefaults:
     workspace_checkpoint_storage: Mapping[str, Any] = field(default_factory=dict)
     """Over the cluster's."""
     priority: int = DEFAULT_PRIORITY
+    notebook_timeout_s: int | None = None
+    """How long a notebook may be unused; None: for ever."""
+    tensorboard_timeout_s: int | None = None
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""`det cmd` as a user of ours runs it, against a real master with a real agent: output, exit codes, Ctrl-C."""
+"""`det cmd`, `det shell` and `det notebook` as a user of ours runs them, against a real master with a real agent."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.real_cluster import PATIENCE_S, RealCluster, eventually
+from tests.jails import open_way_to
+from tests.real_cluster import PATIENCE_S, RealCluster, eventually, free_port
+from windlass.sdk.interactive import COMMAND, NOTEBOOK, SHELL
 
+JUPYTER = Path(__file__).parents[3] / ".jupyter"
 DET = str(Path(sys.executable).with_name("det"))
 
 
@@ -28,7 +33,7 @@ def start(cluster: RealCluster, *words: str) -> subprocess.Popen[str]:
     home = cluster.folder / "home"
     home.mkdir(exist_ok=True)
     return subprocess.Popen(
-        [DET, "-m", cluster.url, "cmd", *words],
+        [DET, "-m", cluster.url, *words],
         env={
             "HOME": str(home),
             "PATH": os.environ["PATH"],
@@ -49,10 +54,10 @@ def det(cluster: RealCluster, *words: str) -> tuple[int, str, str]:
 
 
 def test_the_exit_code_says_how_it_ended(cluster: RealCluster) -> None:
-    code, out, err = det(cluster, "run", "echo", "to stdout")
+    code, out, err = det(cluster, "cmd", "run", "echo", "to stdout")
     assert (code, err.splitlines()[-1].partition(" ended: ")[2]) == (0, "success"), err
     assert any(line.endswith("|| to stdout") for line in out.splitlines()), out
-    code, out, err = det(cluster, "run", "echo before; exit 7")
+    code, out, err = det(cluster, "cmd", "run", "echo before; exit 7")
     assert code == 1
     assert "before" in out
     assert "7" in err.splitlines()[-1]
@@ -62,31 +67,31 @@ def test_a_hook_among_the_files_runs_before_the_program(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
     (tmp_path / "startup-hook.sh").write_text("export GREETING=from-the-hook\n")
-    code, out, err = det(cluster, "run", "-c", str(tmp_path), "echo $GREETING")
+    code, out, err = det(cluster, "cmd", "run", "-c", str(tmp_path), "echo $GREETING")
     assert code == 0, err
     assert "from-the-hook" in out
 
 
 def test_what_waits_says_why_and_ctrl_c_leaves_it_alone(cluster: RealCluster) -> None:
-    holder = det(cluster, "run", "-d", "sleep 600")[1].strip()
+    holder = det(cluster, "cmd", "run", "-d", "sleep 600")[1].strip()
     eventually(
         "it holds the slot",
-        lambda: cluster.client.command(holder)["command"]["state"] == "STATE_RUNNING",
+        lambda: cluster.client.interactive(COMMAND).one(holder)["state"] == "STATE_RUNNING",
     )
-    waiting = start(cluster, "run", "echo", "my turn")
+    waiting = start(cluster, "cmd", "run", "echo", "my turn")
     assert waiting.stderr is not None
     launched = next(line for line in waiting.stderr if line.startswith("Launched command"))
     command_id = launched.split()[2]
     assert next(line for line in waiting.stderr if line.startswith("Waiting: "))
-    code, listed, _ = det(cluster, "list", "--csv")
+    code, listed, _ = det(cluster, "cmd", "list", "--csv")
     assert code == 0
     assert any(command_id in line and "QUEUED" in line for line in listed.splitlines())
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == 130
     assert f"det cmd kill {command_id}" in said
-    assert det(cluster, "kill", holder)[0] == 0
-    code, out, _ = det(cluster, "logs", "-f", command_id[:8])
+    assert det(cluster, "cmd", "kill", holder)[0] == 0
+    code, out, _ = det(cluster, "cmd", "logs", "-f", command_id[:8])
     assert code == 0
     assert "my turn" in out
 
@@ -94,7 +99,7 @@ def test_what_waits_says_why_and_ctrl_c_leaves_it_alone(cluster: RealCluster) ->
 def test_a_crash_of_the_master_is_only_a_pause(cluster: RealCluster, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)  # the task is another user
     program = "echo before; until [ -e /shared/gate ]; do sleep 0.05; done; echo after; exit 3"
-    following = start(cluster, "run", "-v", f"{tmp_path}:/shared", program)
+    following = start(cluster, "cmd", "run", "-v", f"{tmp_path}:/shared", program)
     assert following.stdout is not None
     said = next(line for line in following.stdout if line.endswith("|| before\n"))
     cluster.kill_master()
@@ -105,3 +110,106 @@ def test_a_crash_of_the_master_is_only_a_pause(cluster: RealCluster, tmp_path: P
     assert said not in out
     assert out.count("|| after\n") == 1
     assert "3" in err.splitlines()[-1].partition(" ended: ")[2]
+
+
+@pytest.fixture(scope="module")
+def shell(cluster: RealCluster) -> str:
+    """The id of one that serves."""
+    code, out, err = det(cluster, "shell", "start", "-d", "--config", "resources.slots=0")
+    assert code == 0, err
+    return out.strip()
+
+
+def test_a_shell_runs_a_command_and_hands_its_exit_code_on(
+    cluster: RealCluster, shell: str
+) -> None:
+    code, out, err = det(cluster, "shell", "open", shell, "echo $DET_TASK_ID; exit 7")
+    assert (code, out) == (7, f"{shell}\n"), err
+
+
+def test_ssh_scp_and_rsync_know_an_installed_shell(
+    cluster: RealCluster, shell: str, tmp_path: Path
+) -> None:
+    code, _, err = det(cluster, "shell", "ssh-config", shell[:8], "--name", "box", "--install")
+    assert code == 0, err
+    config = cluster.folder / "home" / ".ssh" / "config"
+    ssh = ["ssh", "-F", str(config)]
+    (tmp_path / "sent").write_bytes(os.urandom(5_000_000))
+    calls = [
+        ["scp", "-F", str(config), str(tmp_path / "sent"), "box:copy"],
+        [*ssh, "box", "mkdir folder && mv copy folder/"],
+        ["scp", "-F", str(config), "box:folder/copy", str(tmp_path / "back")],
+    ]
+    if shutil.which("rsync"):
+        calls.append(["rsync", "-a", "-e", " ".join(ssh), "box:folder", str(tmp_path)])
+    for words in calls:
+        done = subprocess.run(words, capture_output=True, check=False, timeout=PATIENCE_S)
+        assert done.returncode == 0, (words, done.stderr)
+    for name in ("back", "folder/copy") if shutil.which("rsync") else ("back",):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "sent").read_bytes()
+    folder = config.with_name("windlass") / shell
+    known = folder / "known_hosts"
+    known.write_text(f"{shell} ssh-ed25519 {'A' * 68}\n")
+    refused = subprocess.run(
+        [*ssh, "box", "true"], capture_output=True, check=False, timeout=PATIENCE_S
+    )
+    assert refused.returncode == 255, "another host key is not taken for its own"
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as reply:  # noqa: S310 - HTTP
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def test_a_port_leads_through_a_shell(cluster: RealCluster, shell: str) -> None:
+    port = free_port()
+    forward = f"{port}:127.0.0.1:{cluster.port}"
+    process = start(cluster, "shell", "open", shell, "-N", "-L", forward)
+    try:
+        eventually("the port answers", lambda: answers(f"http://127.0.0.1:{port}/info"))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    code, _, _ = det(cluster, "shell", "kill", shell)
+    assert code == 0
+    ended = cluster.client.interactive(SHELL)
+    eventually("it has ended", lambda: ended.one(shell)["exitStatus"])
+    code, _, err = det(cluster, "shell", "open", shell)
+    assert (code, err.splitlines()[-1]) == (1, f"Shell {shell} has ended: killed by determined")
+
+
+def test_a_port_of_a_command_is_reached_while_it_is_watched(cluster: RealCluster) -> None:
+    port, local = free_port(), free_port()
+    served = f"environment.proxy_ports=[{{proxy_port: {port}, proxy_tcp: true}}]"
+    words = ["--config", served, "-p", f"{local}:{port}"]
+    process = start(
+        cluster, "cmd", "run", *words, "python3", "-m", "http.server", "-b", "127.0.0.1", str(port)
+    )
+    try:
+        eventually("it answers", lambda: answers(f"http://127.0.0.1:{local}/"))
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, err
+    (holder,) = [one for one in cluster.client.interactive(COMMAND).listed() if one["id"] in err]
+    assert holder["state"] == "STATE_RUNNING"
+    cluster.client.interactive(COMMAND).kill(holder["id"])
+
+
+@pytest.mark.skipif(
+    not (JUPYTER / "bin/jupyter-lab").exists(), reason="JupyterLab is not installed"
+)
+def test_the_url_of_a_notebook_opens_it(cluster: RealCluster) -> None:
+    open_way_to(JUPYTER / "bin")
+    settings = ["--config", f"environment.python={JUPYTER}", "--config", "resources.slots=0"]
+    code, out, err = det(cluster, "notebook", "start", *settings)
+    assert code == 0, err
+    with urllib.request.urlopen(out.strip(), timeout=PATIENCE_S) as page:  # noqa: S310 - HTTP
+        assert b"JupyterLab" in page.read()
+    notebook = out.partition("/proxy/")[2].partition("/")[0]
+    code, out, err = det(cluster, "notebook", "open", notebook[:8])
+    assert (code, out.count(notebook)) == (0, 1), err
+    cluster.client.interactive(NOTEBOOK).kill(notebook)

@@ -18,8 +18,8 @@ from generated.models import (
     CommandsListCommandsSortby,
     CreateExperiment,
     ExperimentState,
-    LaunchCommand,
-    LaunchCommandConfig,
+    LaunchTask,
+    LaunchTaskConfig,
     Login,
     PoolType,
     SchedulerType,
@@ -43,8 +43,8 @@ def main(url: str, password: str) -> None:
     assert pool.type_ is PoolType.RESOURCE_POOL_TYPE_STATIC, pool
     assert pool.scheduler_type is SchedulerType.SCHEDULER_TYPE_FAIR_SHARE, pool
 
-    config = LaunchCommandConfig.from_dict({"entrypoint": ["sleep", "600"]})
-    launched = commands_launch.sync(client=client, body=LaunchCommand(config=config)).command
+    config = LaunchTaskConfig.from_dict({"entrypoint": ["sleep", "600"]})
+    launched = commands_launch.sync(client=client, body=LaunchTask(config=config)).command
     found = commands_get.sync(launched.id, client=client).command
     assert found.state in set(TaskState) - {TaskState.STATE_TERMINATED}, found
     assert found.user_id == login.user.id, found

@@ -174,6 +174,80 @@ def test_who_may_not_is_not_told_what_there_is(served: Served) -> None:
     assert httpx.get(other, timeout=LIMIT_S).status_code == 404
 
 
+def test_a_websocket_without_a_login_is_refused_with_the_reason(served: Served) -> None:
+    url = served.url("", served.tcp).replace("http", "ws", 1)
+    bearer = {"Authorization": f"Bearer {'0' * 64}"}
+    cookie = {"Cookie": f"auth={'0' * 64}"}
+    for headers, status, why in (
+        ({}, 401, "log in to reach it"),
+        (bearer, 401, "invalid credentials"),
+        ({**cookie, "Origin": served.cluster.url}, 401, "invalid credentials"),
+        (cookie, 403, "Origin: must be this master"),
+        ({**cookie, "Origin": "https://evil"}, 403, "Origin: must be this master"),
+    ):
+        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=headers):
+            pass
+        assert refused.value.response.status_code == status
+        assert json.loads(refused.value.response.body or b"")["message"].startswith(why)
+
+
+def test_a_session_that_has_ended_leads_to_the_form(served: Served) -> None:
+    session = served.cluster.session()
+    with closing(session):
+        session.login("determined", served.cluster.password)
+        cookie = {"Cookie": f"auth={session.token}"}
+        assert httpx.get(served.url("x"), headers=cookie, timeout=LIMIT_S).status_code == 200
+        session.post("/api/v1/auth/logout", {})
+    ended = httpx.get(served.url("a%20b%2Fc"), headers=cookie, timeout=LIMIT_S)
+    assert ended.status_code == 303
+    assert ended.headers["location"].endswith("%2Fa%2520b%252Fc"), "the path as it was asked"
+
+
+@pytest.mark.parametrize("before", ["..", "", ".", "%2e%2e", "nothing%2f..", "nothing/.."])
+def test_no_path_leads_around_the_name_of_a_service(served: Served, before: str) -> None:
+    """Sent as they are: clients would make them plain."""
+    name = served.name(served.http)
+    head = f"GET /proxy/{before}/{name}/x HTTP/1.1\r\nAuthorization: Bearer {served.token}\r\n"
+    assert _raw(served, head) == 404
+
+
+def test_a_path_within_a_service_goes_on_as_it_is(served: Served) -> None:
+    for path in ("a/../b", "..%2f..%2fapi", "//x", "%2e%2e/%2e%2e/info"):
+        head = f"GET /proxy/{served.name(served.http)}/{path} HTTP/1.1\r\n"
+        assert _raw(served, f"{head}Authorization: Bearer {served.token}\r\n") == 200
+
+
+def test_a_browser_that_names_another_host_is_refused(served: Served) -> None:
+    head = f"GET /proxy/{served.name(served.http)}/x HTTP/1.1\r\nCookie: auth={served.token}\r\n"
+    assert _raw(served, head) == 200
+    assert _raw(served, head, host="evil.example") == 403
+
+
+def _raw(served: Served, head: str, host: str = "") -> int:
+    parts = urlsplit(served.cluster.url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), LIMIT_S) as one:
+        one.sendall(f"{head}Host: {host or parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while got := one.recv(65536):
+            answer += got
+    return int(answer.split()[1])
+
+
+def test_no_log_has_what_was_shown_to_the_proxy(served: Served) -> None:
+    session = served.cluster.session()
+    with closing(session):
+        session.login("determined", served.cluster.password)
+        shown = f"auth={session.token}"
+        for path in (f"x?token={session.token}", "x"):
+            httpx.get(served.url(path), headers={"Cookie": shown}, timeout=LIMIT_S)
+    logs = [path for path in served.cluster.folder.rglob("*.log") if path.is_file()]
+    assert logs
+    for log in logs:
+        said = log.read_text(errors="replace")
+        assert str(session.token) not in said, log
+        assert served.cluster.password not in said, log
+
+
 def test_websockets_pass_with_their_subprotocol_and_close_code(served: Served) -> None:
     with served.socket(served.sockets, "ws?q=1", subprotocols=["echo"]) as one:
         told = json.loads(one.recv(LIMIT_S))

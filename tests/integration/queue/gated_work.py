@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.real_cluster import RealCluster, eventually
 from tests.stores import read_rows
+from windlass.sdk.interactive import COMMAND
 
 MODEL = Path(__file__).parent / "model"
 INSIDE = "/gates"
@@ -43,7 +44,9 @@ class Queue:
         wait = f"until [ -e '{self.gate_inside(name)}' ]; do sleep 0.05; done"
         resources = {"slots": slots, "priority": priority}
         config = {"entrypoint": [wait], "description": name, "resources": resources}
-        launched = self.cluster.client.run_command({**config, "bind_mounts": [self._mount]})
+        launched = self.cluster.client.interactive(COMMAND).launch(
+            {**config, "bind_mounts": [self._mount]}
+        )
         return str(launched["command"]["id"])
 
     def gate_inside(self, name: str) -> str:

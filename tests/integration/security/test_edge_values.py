@@ -327,7 +327,7 @@ def _command_part(document: dict[str, Any], path: tuple[Any, ...], value: str) -
         ("/api/v1/experiments?labels=a%00b", "labels"),
         ("/api/v1/trials/{trial}/logs?searchText=a%00b", "searchText"),
         ("/api/v1/experiments/9223372036854775808", "experiment_id"),
-        ("/api/v1/commands/a%00b", "command_id"),
+        ("/api/v1/commands/a%00b", "task_id"),
         ("/api/v1/tasks/a%00b", "task_id"),
         ("/api/v1/checkpoints/a%00b", "checkpoint_uuid"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
+from master.allocations.machine import AllocationState
 from master.auth.join_tokens import JoinTokenSigner
 from master.logs.rows import LogQuery
 from master.store import tables
@@ -30,6 +31,8 @@ class Expected(NamedTuple):
 
     user: int
     task: int
+    stranger: int = 401
+    """For whom no token is known."""
 
 
 OPEN = None
@@ -42,11 +45,24 @@ ADMINS = Expected(403, 403)
 CREATE = Expected(200, 403)
 IN_RESULTS = Expected(200, 200)
 """Each target has its own answer, and it is an error."""
+PAGE = Expected(200, 200, 303)
+"""Leads strangers to the form of the login."""
 _EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
 _ALLOCATION = "/api/v1/allocations/{allocation_id}"
+INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,
     "GET /info": OPEN,
+    "GET /": OPEN,
+    "GET /det": OPEN,
+    "GET /det/": PAGE,
+    "GET /det/login": OPEN,
+    "POST /det/login": OPEN,
+    "GET /det/assets/{version}/{folder}/{name}": OPEN,
+    "GET /det/interactive/{task_id}/{word}": PAGE,
+    "GET /det/interactive/{task_id}/{word}/{rest}": PAGE,
+    "GET /det/wait/{word}/{task_id}": PAGE,
+    "GET /det/wait/{word}/{task_id}/state": PAGE,
     "GET /docs": OPEN,
     "GET /docs/{path}": OPEN,
     "GET /docs/rest-api": OPEN,
@@ -84,11 +100,19 @@ EXPECTED: Mapping[str, Expected | None] = {
         f"POST {_BULK}/{act}": IN_RESULTS
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
-    "POST /api/v1/commands": CREATE,
-    "GET /api/v1/commands": READ,
-    "GET /api/v1/commands/{command_id}": READ,
-    "POST /api/v1/commands/{command_id}/kill": OWNED,
-    "POST /api/v1/commands/{command_id}/set_priority": OWNED,
+    **{f"POST /api/v1/{kind}": CREATE for kind in INTERACTIVE},
+    **{f"GET /api/v1/{kind}": READ for kind in INTERACTIVE},
+    **{f"GET /api/v1/{kind}/{{task_id}}": READ for kind in INTERACTIVE},
+    **{
+        f"POST /api/v1/{kind}/{{task_id}}/{act}": OWNED
+        for kind in INTERACTIVE
+        for act in ("kill", "set_priority")
+    },
+    "PUT /api/v1/notebooks/{task_id}/report_idle": OWNED,
+    "POST /api/v1/generic-tasks": Expected(400, 403),
+    "GET /api/v1/tasks/{task_id}/config": READ,
+    **{f"POST /api/v1/tasks/{{task_id}}/{act}": OWNED for act in ("kill", "pause", "unpause")},
+    f"POST {_ALLOCATION}/another_port": OWNED,
     "GET /api/v1/trials/metrics/trial_metrics": READ,
     "GET /api/v1/trials/metrics/training_metrics": READ,
     "GET /api/v1/trials/metrics/validation_metrics": READ,
@@ -189,8 +213,19 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
-    "POST /api/v1/commands": lambda there: {"config": COMMAND, "preview": True},
-    "POST /api/v1/commands/{command_id}/set_priority": lambda there: {"priority": 1},
+    **{
+        f"POST /api/v1/{kind}": lambda there: {
+            "config": COMMAND,
+            "preview": True,
+            "experimentIds": [there.experiment],
+        }
+        for kind in INTERACTIVE
+    },
+    **{
+        f"POST /api/v1/{kind}/{{task_id}}/set_priority": lambda there: {"priority": 1}
+        for kind in INTERACTIVE
+    },
+    f"POST {_ALLOCATION}/another_port": lambda there: {"variable": "C10D_PORT", "taken": 1},
     "POST /api/v1/trials/{trial_id}/metrics": lambda there: {
         "group": "validation",
         "metrics": {"trialRunId": 1, "stepsCompleted": 11, "metrics": {"avgMetrics": {"loss": 0}}},
@@ -311,15 +346,15 @@ async def test_whose_token_is_none(there: Populated) -> None:
         (credential, 401),
     ):
         for name, expected in EXPECTED.items():
-            if expected is not OPEN:
+            if expected is not None:
                 status, answer = await call(there, name, token)
-                assert status == wanted, (name, answer)
+                assert status == (expected.stranger if wanted == 401 else wanted), (name, answer)
     assert await everything(there) == before
     world.clock.advance(timedelta(days=8).total_seconds())
     for name, expected in EXPECTED.items():
-        if expected is not OPEN:
+        if expected is not None:
             status, answer = await call(there, name, there.owner)
-            assert status == 401, (name, answer)
+            assert status == expected.stranger, (name, answer)
     assert await everything(there) == before
 
 
@@ -328,8 +363,9 @@ async def test_the_owner_and_the_task_itself_get_through(there: Populated) -> No
     world = there.world
     task = world.task_token(there.run)
     reports = [name for name in EXPECTED if EXPECTED[name] is OWNED and _is_report(name)]
+    notebook = world.task_token(_run_of(there, there.notebook))
     for name in reports:
-        status, answer = await call(there, name, task)
+        status, answer = await call(there, name, notebook if "/notebooks/" in name else task)
         assert status not in (401, 403, 404), (name, answer)
     for name, expected in EXPECTED.items():
         if expected is not OPEN and expected is not ADMINS and not name.endswith("logout"):
@@ -339,6 +375,13 @@ async def test_the_owner_and_the_task_itself_get_through(there: Populated) -> No
         if expected is not OPEN and not name.endswith("logout"):
             status, answer = await call(there, name, there.admin)
             assert status not in (401, 403), (name, answer)
+
+
+def _run_of(there: Populated, task_id: str) -> AllocationState:
+    live = there.world.services.tasks.live(task_id)
+    assert live is not None
+    assert live.state.allocation is not None
+    return live.state.allocation
 
 
 def _is_report(name: str) -> bool:

@@ -24,6 +24,7 @@ from tests.certificates import DAY, Authority, Issued, self_signed
 from tests.real_cluster import PATIENCE_S, WINDLASS, RealCluster, embedded_pool, eventually
 from windlass.base.tls.fingerprints import fingerprint_of
 from windlass.base.tls.presented import presented_chain
+from windlass.sdk.interactive import COMMAND
 
 COMPAT = Path(__file__).parents[3] / ".compat" / "bin"
 PUBLISHED_PYTHON = {"python": str(COMPAT / "python")}
@@ -110,8 +111,9 @@ def _completed(cluster: RealCluster, experiment: int) -> None:
 def _command(cluster: RealCluster, script: str, pool: str = "default") -> str:
     """What a command prints."""
     config = {"entrypoint": ["sh", "-c", script], "resources": {"resource_pool": pool, "slots": 0}}
-    made = cluster.client.run_command(config)["command"]["id"]
-    eventually("the command ends", lambda: cluster.client.command(made)["command"]["exitStatus"])
+    commands = cluster.client.interactive(COMMAND)
+    made = commands.launch(config)["command"]["id"]
+    eventually("the command ends", lambda: commands.one(made)["exitStatus"])
     return "".join(str(entry["message"]) for entry in cluster.client.task_logs(made))
 
 

@@ -12,7 +12,7 @@ from sqlmodel import SQLModel
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_from_document
 from master.core.expconf import ExperimentConfig
-from master.core.expconf.command import CommandConfig
+from master.core.expconf.kinds import CommandConfig
 from master.core.searcher.event_json import (
     action_from_json,
     action_to_json,

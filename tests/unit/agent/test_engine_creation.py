@@ -15,7 +15,12 @@ from agent_bootstrap.agent.runtimes.engine.connection import (
     find_engine,
     identity_inside,
 )
-from agent_bootstrap.agent.runtimes.engine.creation import Labels, creation, network_mode
+from agent_bootstrap.agent.runtimes.engine.creation import (
+    Labels,
+    creation,
+    network_mode,
+    published,
+)
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.container_options import ContainerOptions, OsUser
@@ -141,13 +146,41 @@ def test_a_master_on_the_loopback_is_reached_by_the_machines_network(
 
 
 def test_ports_are_published_where_the_network_is_the_containers_own() -> None:
+    """What the proxy leads to: to the machine alone, and by any port of it."""
     options: dict[str, Any] = {"ports": ({"port": 2601},), "published_ports": {"trial": 1734}}
-    host = body(network="bridge", **options)["HostConfig"]
-    assert host["PortBindings"] == {
+    made = body(network="bridge", **options)
+    assert made["HostConfig"]["PortBindings"] == {
         "1734/tcp": [{"HostPort": "1734"}],
-        "2601/tcp": [{"HostPort": "2601"}],
+        "2601/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}],
     }
-    assert body(network="host", **options)["HostConfig"]["PortBindings"] == {}
+    assert list(made["ExposedPorts"]) == ["1734/tcp", "2601/tcp"]
+    assert "WINDLASS_LISTEN_ADDRESS=0.0.0.0" in made["Env"]
+    shared = body(network="host", **options)
+    assert shared["HostConfig"]["PortBindings"] == {}
+    assert "LISTEN_ADDRESS" not in str(shared), "on the loopback: others share the network"
+
+
+@pytest.mark.parametrize(
+    ("network", "ports", "found"),
+    [
+        ("host", {}, None),
+        ("bridge", None, {}),
+        (
+            "bridge",
+            {
+                "2601/tcp": [{"HostIp": "127.0.0.1", "HostPort": "40001"}],
+                "1734/tcp": [{"HostIp": "0.0.0.0", "HostPort": "1734"}],  # noqa: S104
+                "53/udp": None,
+            },
+            {2601: 40001},
+        ),
+    ],
+)
+def test_where_the_engine_put_ports(
+    network: str, ports: dict[str, Any] | None, found: dict[int, int] | None
+) -> None:
+    told = {"HostConfig": {"NetworkMode": network}, "NetworkSettings": {"Ports": ports}}
+    assert published(told) == found
 
 
 def test_gpus_are_named_by_uuid_as_each_engine_takes_them() -> None:

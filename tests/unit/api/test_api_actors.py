@@ -22,6 +22,7 @@ from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
+from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from rm_backends.agents.operator import Operator
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
@@ -30,9 +31,26 @@ from tests.fakes.one_instance import OneInstance
 
 SERVICES = (
     *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
-    *(JobService, ReportService, Operator, CheckpointService, IssuedTokens, OneInstance, OneBake),
+    *(
+        GenericTasks,
+        JobService,
+        ReportService,
+        Operator,
+        CheckpointService,
+        IssuedTokens,
+        OneInstance,
+        OneBake,
+    ),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
+
+
+INTERACTIVE = {
+    "commands": "command",
+    "notebooks": "notebook",
+    "shells": "shell",
+    "tensorboards": "tensorboard",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,8 @@ class Here:
     experiment: int
     trial: int
     job: str
-    command: str
+    tasks: Mapping[str, str]
+    """An interactive task of each kind, by the word in its paths."""
 
     def ids(self, path: str) -> str:
         """The path of a route with ids instead of its parameters."""
@@ -51,7 +70,7 @@ class Here:
             "experiment_id": self.experiment,
             "project_id": -1,
             "run_id": self.trial,
-            "command_id": self.command,
+            "task_id": next((self.tasks[kind] for kind in self.tasks if f"/{kind}/" in path), ""),
             "user_id": 2,
             "agent_id": "node-1",
             "slot_id": 0,
@@ -63,6 +82,9 @@ class Here:
         return path.format(**ids)
 
 
+COMMAND = {"entrypoint": ["true"]}
+SHOWING = {"experimentIds": [1]}
+"""What a TensorBoard has to name; other kinds have no such key."""
 Bodies = Mapping[str, Callable[[Here], Any]]
 BODIES: Bodies = {
     "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
@@ -74,8 +96,13 @@ BODIES: Bodies = {
         _BULK + act: lambda here: {"experimentIds": [here.experiment]}
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
-    "POST /api/v1/commands": lambda here: {"config": {"entrypoint": ["true"]}},
-    "POST /api/v1/commands/{command_id}/set_priority": lambda here: {"priority": 7},
+    "POST /api/v1/commands": lambda here: {"config": COMMAND},
+    "POST /api/v1/tensorboards": lambda here: {"config": {}, **SHOWING},
+    "POST /api/v1/generic-tasks": lambda here: {"config": "entrypoint: 'true'"},
+    **{
+        f"POST /api/v1/{kind}/{{task_id}}/set_priority": lambda here: {"priority": 7}
+        for kind in INTERACTIVE
+    },
     "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
     "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
     "POST /api/v1/windlass/fleet/bakes": lambda here: {"pool": "default"},
@@ -148,16 +175,23 @@ async def test_the_service_is_told_who_does_it(
     experiment = await world.create()
     run = await world.run_of(experiment)
     await world.checkpoint(run, "c", 1)
-    launched = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    launched = {
+        many: await world.ok("POST", f"/api/v1/{many}", {"config": COMMAND, **SHOWING})
+        for many in INTERACTIVE
+    }
+    generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     live = world.services.experiments.live(experiment)
     assert live is not None
     here = Here(
         experiment=experiment,
         trial=world.trial_id(experiment),
         job=live.state.job_id,
-        command=launched["command"]["id"],
+        tasks={
+            **{many: launched[many][one]["id"] for many, one in INTERACTIVE.items()},
+            "tasks": generic["taskId"],
+        },
     )
-    if "tensorboard" in name:
+    if "tensorboard-files" in name:
         await world.finish(run)
     told.clear()
     method, _, path = name.partition(" ")

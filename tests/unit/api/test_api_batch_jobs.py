@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from master.config.batch import SlurmSection
 from master.store.lease_repository import LeaseRepository
 from master.wiring.batch.pools import JobProjects
 from provisioner.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.batch.job_files import JobShape
+from provisioner.sections.batch import SlurmSection
 from rm_backends.batch.leases import Lease, LeaseState
 from tests.fakes.api_world import SINGLE, ApiWorld
 from tests.fakes.pools import resolved_pool

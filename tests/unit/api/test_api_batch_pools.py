@@ -7,9 +7,9 @@ import pytest
 from master.api.resource_pools.replies import ResourcePool
 from master.api.resource_pools.wire import resource_pool
 from master.config import ResolvedPool
-from master.config.batch import BatchSection, PbsSection, SlurmSection
 from master.core.scheduler.types import SchedulerSettings
 from master.wiring.agents import pool_options
+from provisioner.sections.batch import BatchSection, PbsSection, SlurmSection
 from rm_backends.views import PoolView
 from tests.fakes.pools import resolved_pool
 

@@ -79,7 +79,8 @@ async def test_the_small_calls_of_containers(world: ApiWorld) -> None:
     assert await world.ok("POST", f"{url}/notify_container_running", {}, token=token) == {
         "data": []
     }
-    for path in ("proxy_address", "waiting", "ready", "signals/pending_preemption"):
+    assert await world.ok("POST", f"{url}/ready", token=token) == {"endsAt": None}
+    for path in ("proxy_address", "waiting", "signals/pending_preemption"):
         assert await world.ok("POST", f"{url}/{path}", token=token) == {}
     signal = f"{url}/signals/preemption?timeout_seconds=0"
     assert (await world.ok("GET", signal, token=token))["preempt"] is True

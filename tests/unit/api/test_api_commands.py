@@ -16,6 +16,7 @@ import pytest
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
+from master.core.words import three_words
 from master.tasks.interactive_queries import InteractiveQueries, InteractiveRow
 from master.tasks.live import LiveTask
 from tests.fakes.actors import ADMIN
@@ -139,7 +140,7 @@ async def test_followed_logs_end_with_the_command(world: ApiWorld) -> None:
     await finish(world, id_)
     logged = [entry["log"].rstrip("\n") for entry in await following]
     assert "working" in logged
-    name = f"Command ({id_[:8]})"
+    name = f"Command ({three_words(id_)})"
     assert any(text.startswith(f"Scheduling {name}") for text in logged)
     again = await world.lines(f"/api/v1/tasks/{id_}/logs?follow=true")
     assert any(f"{name} was terminated" in entry["log"] for entry in again)

@@ -43,6 +43,7 @@ MAY_FAIL = {501, 503}
 NEVER_GRANTED = {
     "session_login": "no generated password is right",
     "experiments_create": "no generated configuration is valid",
+    "generic_tasks_create": "no generated configuration is valid",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",
@@ -75,6 +76,7 @@ KINDS = {
     "trialRunId": "run",
 }
 """Keys that hold an id -> its kind; of others the name tells: `job_id`, `jobId` and `jobIds` are ids of jobs."""
+INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 
 
 def description() -> dict[str, Any]:
@@ -193,6 +195,9 @@ class Fuzz:
 
 def _kind(name: str, path: str) -> str:
     """Of what a key of a request holds the id. `id` of a path is of what the path is about."""
+    of_a_task = path.partition("/{task_id}")[0].rpartition("/")[2]
+    if name == "task_id" and of_a_task in INTERACTIVE:
+        return of_a_task.removesuffix("s")
     if name == "id":
         name = path.partition("/{id}")[0].rpartition("/")[2].rstrip("s")
     if name in KINDS:

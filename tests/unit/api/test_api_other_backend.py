@@ -10,6 +10,7 @@ import pytest
 from rm_backends.base import RmEvents
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 from tests.fakes.dispatch_backend import DispatchBackend, Site
+from tests.fakes.transports_world import until
 from windlass.base.ids import Ids
 
 GANG = SINGLE.replace("slots_per_trial: 1", "slots_per_trial: 8, resource_pool: site")
@@ -73,7 +74,7 @@ async def test_a_request_that_waits_elsewhere_is_withdrawn(both: ApiWorld, site:
     id_ = await both.create(GANG)
     assert len(site.jobs) == 1
     await both.ok("POST", f"/api/v1/experiments/{id_}/kill")
-    assert not site.jobs
+    await until(lambda: not site.jobs)
 
 
 async def test_nodes_of_others_are_not_operated_from_here(both: ApiWorld, site: Site) -> None:

@@ -18,6 +18,7 @@ from master.api.application import ROUTES
 from master.api.permits import IN_BODY, VISIBLE, permit_of
 from master.api.routing import ApiRoute, HotRoute
 from master.auth.permissions import RULES, Action
+from master.webui.pages import PageRoute
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld
 
 OPEN = {
@@ -30,6 +31,10 @@ OPEN = {
     "/api/v1/openapi.json",
     "/api/v1/master",
     "/api/v1/auth/login",
+    "/",
+    "/det",
+    "/det/login",
+    "/det/assets/{version}/{folder}/{name}",
     "/agents",
     "/agents/streams",
     "/api/v1/windlass/join",
@@ -180,7 +185,8 @@ def test_no_route_hides_from_the_walk(world: ApiWorld) -> None:
     """The walk goes by the OpenAPI document: nothing may be served that is not in it."""
     described = {path for _, path in routes(world.app)}
     served = {getattr(route, "path_format", repr(route)) for route in world.app.router.routes}
-    assert served - described == {"/agents", "/agents/streams"}
+    pages = {route.path_format for route in ROUTES if isinstance(route, PageRoute)}
+    assert served - described == {"/agents", "/agents/streams"} | pages
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ COMMANDS = [
         "exitStatus": "success",
     },
 ]
+NOTEBOOK = {"id": "d1d2e3f4-0000-4000-8000-000000000006", "jobId": SECOND, "state": "STATE_RUNNING"}
+TENSORBOARD = {**NOTEBOOK, "id": "f1d2e3f4-0000-4000-8000-000000000007"}
 EXPLAINED = {
     "job": JOB,
     "text": "holds 1 slot, 13 requests waiting for slots, 3 jobs ahead",
@@ -105,6 +107,9 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
     master.on("GET", "/api/v1/windlass/jobs/0a1b2c3d-1", {"job": OTHER})
     master.on("GET", f"/api/v1/windlass/jobs/{FIRST}", {"job": JOB})
     master.on("GET", "/api/v1/commands", {"commands": COMMANDS})
+    master.on("GET", "/api/v1/notebooks", {"notebooks": [NOTEBOOK]})
+    master.on("GET", "/api/v1/shells", {})
+    master.on("GET", "/api/v1/tensorboards", {"tensorboards": [TENSORBOARD]})
     master.on("GET", f"/api/v1/windlass/jobs/{FIRST}/explain", EXPLAINED)
     master.on("PATCH", "/api/v1/experiments/7", {"experiment": {"id": 7}})
     pools(master, "SCHEDULER_TYPE_PRIORITY")
@@ -303,8 +308,8 @@ def test_an_explanation_for_people_and_for_programs(cluster: ScriptedMaster) -> 
     assert json.loads(said(det(cluster, "job", "explain", FIRST, "--json"))) == EXPLAINED
 
 
-@pytest.mark.parametrize("word", ["c1d2", "C1D2E3F4", COMMANDS[0]["id"]])
-def test_a_job_may_be_called_by_its_command(cluster: ScriptedMaster, word: str) -> None:
+@pytest.mark.parametrize("word", ["c1d2", "C1D2E3F4", COMMANDS[0]["id"], "d1", "f1"])
+def test_a_job_may_be_called_by_its_interactive_task(cluster: ScriptedMaster, word: str) -> None:
     assert said(det(cluster, "job", "update", word, "--priority", "3")) == ""
     assert updates(cluster) == [[{"jobId": SECOND, "priority": 3}]]
 
@@ -326,7 +331,7 @@ def test_an_id_may_begin_with_digits_only(cluster: ScriptedMaster) -> None:
         ("", "Give a job id, its first characters, or an experiment id"),
         ("8", "Experiment 8 has already failed"),
         ("c1aa", f"Command {COMMANDS[1]['id']} has already ended (success)"),
-        ("c1", "2 command ids begin with 'c1'"),
+        ("c1", "2 task ids begin with 'c1'"),
         ("e9", "job 'e9' not found"),
     ],
 )

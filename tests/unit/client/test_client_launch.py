@@ -240,7 +240,7 @@ def test_signals_reach_the_program(number: signal.Signals, launch: Launch) -> No
 @pytest.mark.parametrize(
     ("environ", "config", "message"),
     [
-        ({"DET_TASK_TYPE": "SHELL"}, {}, "only trials and commands are launched, not SHELL"),
+        ({"DET_TASK_TYPE": "MAGIC"}, {}, "launches no tasks of type MAGIC"),
         ({"DET_HPARAMS": "{"}, {}, "malformed"),
         ({"DET_RESOURCES_TYPE": "magic"}, {}, "'magic'"),
         ({"DET_RESOURCES_ID": ""}, {}, "DET_RESOURCES_ID is not set"),

@@ -137,6 +137,12 @@ def test_ids_are_completed_by_the_master(
         found = {"checkpoints": [{"uuid": f"{number}a"}], "pagination": {"endIndex": 1, "total": 1}}
         cluster.on("GET", f"/api/v1/experiments/{number}/checkpoints", found)
     assert complete("det checkpoint download ", monkeypatch) == ["5a", "4a", "3a"]
+    for kind in ("command", "notebook", "shell", "tensorboard"):
+        found = {f"{kind}s": [{"id": f"{kind}-1"}, {"id": "other"}]}
+        cluster.on("GET", f"/api/v1/{kind}s", found)
+        assert complete(f"det {kind} kill {kind[0]}", monkeypatch) == [f"{kind}-1"]
+    assert complete("det shell set priority o", monkeypatch) == ["other"]
+    assert complete("det shell open s", monkeypatch) == ["shell-1"]
 
 
 def test_a_master_that_is_away_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.identities import TaskOwner
 from master.core.expconf import ClusterDefaults
-from master.core.expconf.command import complete_command
 from master.core.expconf.container_defaults import TaskContainerDefaults
+from master.core.expconf.interactive import complete_task
+from master.core.expconf.kinds import CommandConfig
 from master.core.expconf.references import take_secrets
 from rm_backends.base import Lost
 from tests.fakes.scripted_cluster import ScriptedCluster
@@ -144,11 +145,11 @@ def test_the_clusters_own_login_is_the_one_that_master_yaml_has_now() -> None:
         return ClusterDefaults(task_container_defaults={"registry_auth": login})
 
     defaults, _ = take_secrets(pool("of last year"))
-    config = complete_command({"entrypoint": ["true"]}, defaults=defaults)
+    config = complete_task(CommandConfig, {"entrypoint": ["true"]}, defaults=defaults)
     _, secrets = take_secrets(pool("of this year"))
     cluster = ClusterTasks(secrets={"default": secrets})
     assert cluster.registry_login(config, "default") == RegistryCredentials(
         server="docker.io", username="site", password="of this year"
     )
-    nobody = complete_command({"entrypoint": ["true"]}, defaults=ClusterDefaults())
+    nobody = complete_task(CommandConfig, {"entrypoint": ["true"]}, defaults=ClusterDefaults())
     assert cluster.registry_login(nobody, "default") is None

@@ -9,7 +9,8 @@ from typing import Any
 from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.core.expconf import ClusterDefaults
-from master.core.expconf.command import complete_command
+from master.core.expconf.interactive import complete_task
+from master.core.expconf.kinds import CommandConfig
 from master.core.jobs import JobType
 from master.tasks import machine
 from master.tasks.machine import AllocationStep, TaskStep
@@ -34,7 +35,7 @@ def new(**config: Any) -> TaskState:
         job_id="job",
         owner_id=1,
         workspace_id=1,
-        config=complete_command(raw, defaults=ClusterDefaults()),
+        config=complete_task(CommandConfig, raw, defaults=ClusterDefaults()),
         pool="default",
         created_at=NOW,
     )

@@ -35,6 +35,7 @@ def test_the_end_is_written_for_command_task_and_run_together() -> None:
     written = {o.table: o.values for o in operations if isinstance(o, Update)}
     assert written[tables.Command] == {
         "state": "TERMINATED",
+        "ending": "COMPLETED",
         "exit_status": "success",
         "ended_at": NOW,
     }

@@ -27,9 +27,11 @@ from sqlalchemy import func, select
 
 from agent_bootstrap.protocol import RegistryCredentials
 from master.auth.principal import TaskIdentity
-from master.core.expconf.command import CommandConfig, complete_command
+from master.core.expconf import ClusterDefaults
+from master.core.expconf.kinds import CommandConfig
 from master.core.jobs import JobType, SetPlace, SetPriority
 from master.core.visibility import EVERYTHING
+from master.core.words import three_words
 from master.roots.live_roots import QUIET_S
 from master.store import tables
 from master.store.contexts import ContextFile
@@ -80,7 +82,7 @@ async def test_launching_asks_for_slots_once_all_of_it_is_written(
     request = cluster.rm.requests[run_id(live)]
     assert (request.slots, request.single_agent, request.preemptible) == (2, True, False)
     assert request.job.max_slots is None, "it would wait for ever"
-    assert (request.name, request.job.priority) == (f"Command ({live.state.id[:8]})", 9)
+    assert (request.name, request.job.priority) == (f"Command ({three_words(live.state.id)})", 9)
 
 
 async def test_a_full_disk_launches_nothing(cluster: ScriptedCluster) -> None:
@@ -256,11 +258,13 @@ async def test_a_config_however_large_does_not_hold_up_the_event_loop(
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def complete(*args: Any, **options: Any) -> CommandConfig:
-        threads.append(threading.current_thread())
-        return complete_command(*args, **options)
+    class Watched(CommandConfig):
+        @classmethod
+        def defaults(cls, cluster: ClusterDefaults) -> dict[str, Any]:
+            threads.append(threading.current_thread())
+            return {}
 
-    command = replace(KINDS[JobType.COMMAND], complete=complete)
+    command = replace(KINDS[JobType.COMMAND], model=Watched)
     monkeypatch.setitem(cast("dict[JobType, TaskKind]", KINDS), JobType.COMMAND, command)
     await launch(cluster)
     assert len(threads) == 1

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import pytest
 from sqlalchemy import select
 
 import master
 from agent_bootstrap.container_options import ProxyPort
+from master.core.expconf.kinds import CommandConfig
 from master.core.jobs import JobType
+from master.core.words import three_words
 from master.store import tables
-from master.tasks.kinds import KINDS, KindPort, Readiness, TaskKind
+from master.tasks.kinds import KINDS, KindPort, Launch, Readiness, TaskKind
 from master.tasks.live import LiveTask
 from master.tasks.machine import ACTIVITY_WRITTEN_EVERY
 from master.tasks.service import NewTask
@@ -37,6 +39,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ScriptedCluster]:
     await cluster.crash()
 
 
+class Gadget(CommandConfig):
+    noun: ClassVar[str] = "gadget"
+    title: ClassVar[str] = "Gadget"
+
+
 @pytest.fixture
 def make_gadgets(monkeypatch: pytest.MonkeyPatch) -> MakeGadgets:
     """Another kind, in the place of commands: one that has to be told a colour."""
@@ -45,9 +52,8 @@ def make_gadgets(monkeypatch: pytest.MonkeyPatch) -> MakeGadgets:
     def make(**columns: Any) -> None:
         gadget = replace(
             command,
-            noun="gadget",
-            config_name="gadget configuration",
-            launch=lambda config: {"COLOUR": config.description},
+            model=Gadget,
+            launch=lambda facts: Launch(variables={"COLOUR": facts.config.description}),
             **columns,
         )
         monkeypatch.setitem(cast("dict[JobType, TaskKind]", KINDS), JobType.COMMAND, gadget)
@@ -74,7 +80,7 @@ async def test_a_kind_says_what_its_launcher_is_told_and_how_it_is_called(
     assert cluster.rm.specs[run].environment["COLOUR"] == "blue"
     assert "DET_COMMAND_ENTRYPOINT" not in cluster.rm.specs[run].environment
     unnamed = await cluster.commands.launch(wanted(), by=ADMIN)
-    assert unnamed.config.description == f"Gadget ({unnamed.id[:8]})"
+    assert unnamed.config.description == f"Gadget ({three_words(unnamed.id)})"
     await cluster.commands.kill(unnamed.id, by=ADMIN)
     with pytest.raises(InvalidState, match=f"gadget {unnamed.id} has already ended"):
         await cluster.commands.set_priority(unnamed.id, 3, by=ADMIN)
@@ -231,11 +237,11 @@ async def test_a_kind_that_is_never_idle_runs_on(cluster: ScriptedCluster) -> No
     assert phase_of(live) == "ACTIVE"
 
 
-KIND_NAMES = re.compile(r"JobType\.COMMAND|\bCommand(?:Config|Resources)\b|DET_COMMAND")
+KIND_NAMES = re.compile(r"JobType\.COMMAND|\bCommandConfig\b|DET_COMMAND")
 MAY_NAME_COMMANDS = {
-    "api/commands/routes.py",
+    "api/interactive/kinds.py",
     "api/windlass/plans.py",
-    "core/expconf/command.py",
+    "core/expconf/kinds.py",
     "tasks/kinds.py",
 }
 

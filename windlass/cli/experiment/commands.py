@@ -10,7 +10,7 @@ import typer
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import ExperimentId
-from windlass.cli.config_file import naming, read_config, tell_warnings
+from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
@@ -22,6 +22,7 @@ from windlass.cli.job.words import already_ended
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import notice, print_json, see_log, state_name
+from windlass.cli.published_ports import PublishOption, published_ports
 from windlass.sdk.client import ExperimentAction
 
 app = command_group()
@@ -53,6 +54,7 @@ def create(
             "-f", "--follow-first-trial", help="Print the first trial's log until it ends."
         ),
     ] = False,
+    publish: PublishOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Submit an experiment. With --follow-first-trial the exit code is 1 if that trial failed."""
@@ -60,7 +62,10 @@ def create(
 
     if follow and paused:
         raise InvalidArgument("--follow-first-trial cannot be used with --paused: no trial starts")
+    if publish and not follow:
+        raise InvalidArgument("-p needs --follow-first-trial: ports lead to the trial meanwhile")
     text = read_config(config_file, config or [])
+    ports = published_ports(publish, config_of(text)) if publish else {}
     packed = Packed()
     if model_dir is not None:
         packed = pack_directory(model_dir, include or [])
@@ -80,7 +85,7 @@ def create(
     else:
         typer.echo(f"Created experiment {experiment_id}")
     if follow:
-        follow_first_trial(client, experiment_id)
+        follow_first_trial(client, experiment_id, ports)
 
 
 # Here, so that --help lists them between `create` and the commands that change something.

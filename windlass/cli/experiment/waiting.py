@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import typer
 
 from windlass.cli.experiment.failures import error_of, print_failure, print_trial_failure
@@ -13,6 +15,7 @@ from windlass.cli.output.follow import (
     status_line,
 )
 from windlass.cli.output.text import notice, percent, state_name, waiting_text
+from windlass.cli.published_ports import published
 from windlass.sdk.client import TERMINAL_STATES, Client
 from windlass.sdk.wire import Json
 
@@ -29,14 +32,21 @@ def wait_for_end(client: Client, experiment_id: int, interval_s: float) -> Json:
         )
 
 
-def follow_first_trial(client: Client, experiment_id: int) -> None:
-    """Print its log until it ends. Raises typer.Exit if it failed, or the experiment ended without one."""
+def follow_first_trial(
+    client: Client, experiment_id: int, ports: Mapping[int, int] | None = None
+) -> None:
+    """Print its log until it ends. Raises typer.Exit if it failed, or the experiment ended without one.
+
+    `ports` of this machine lead to it meanwhile.
+    """
     trial_id = _first_trial(client, experiment_id)
     if trial_id is None:
         print_failure(client, _experiment(client, experiment_id))
         raise typer.Exit(1)
     notice(f"Printing the log of trial {trial_id}")
-    LogView(follow=True).show(client.logs, trial_id)
+    task_id = str(client.trial(trial_id).get("taskId")) if ports else ""
+    with published(client, task_id, ports or {}):
+        LogView(follow=True).show(client.logs, trial_id)
     # Its log ends a moment earlier than itself.
     trial = follow(lambda: client.trial(trial_id), has_ended, pause_s=FIRST_LOOK_S)
     if error_of(trial):

@@ -1,4 +1,1 @@
-"""`det job`, `det command` and `det task`.
-
-The queue, the commands that run beside experiments, and the logs of tasks by their ids.
-"""
+"""`det job` and `det task`: the queue, and the logs of tasks by their ids."""

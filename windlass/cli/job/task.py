@@ -1,4 +1,4 @@
-"""`det task`: the log and the batch jobs of any task by its id, those that delete checkpoints included."""
+"""`det task`: generic tasks; and of any task by its id its log, its batch jobs and its ports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
+from windlass.cli.job.generic import add_generic
 from windlass.cli.output.columns import Column, Table, TableOptions, decimals
 from windlass.cli.output.follow import LogView
 from windlass.cli.output.text import notice
@@ -27,6 +28,34 @@ BATCH_JOBS = Table(
     Column("GPU hours", "gpuHours", decimals(2)),
     Column("State", lambda job: job["end"] or job["state"].lower() or "not submitted"),
 )
+
+
+TASKS = Table(
+    Column("Task ID", "taskId"),
+    Column("Name", "name"),
+    Column("Pool", "resourcePool"),
+    Column("Slots", "slotsNeeded"),
+    Column("Registered", "registeredTime", local_time),
+    Column("Ends", "endsAt", local_time),
+    Column(
+        "Agents",
+        lambda task: sorted(
+            {id_ for each in task["resources"] or () for id_ in each["agentDevices"]}
+        ),
+        ",".join,
+    ),
+)
+
+
+@app.command("list")
+@with_groups
+def list_tasks(ctx: typer.Context, out: TableOptions) -> None:
+    """List the tasks that run or wait. "Ends": when the time of their nodes is over, such as that of a batch job."""
+    summaries = client_for(ctx).session.get("/api/v1/tasks")["allocationIdToSummary"]
+    out.show(TASKS, list(summaries.values()))
+
+
+add_generic(app)
 
 
 @app.command("batch-jobs")

@@ -11,6 +11,7 @@ from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 from windlass.cli.find import find
 from windlass.cli.output.columns import SHORTEST_ID
 from windlass.sdk.client import TERMINAL_STATES, Client
+from windlass.sdk.interactive import KINDS
 from windlass.sdk.wire import Json
 
 WHOLE_ID = 36
@@ -55,7 +56,7 @@ def parse_operation(text: str) -> Json:
 
 
 def resolve(client: Client, word: str) -> str:
-    """The whole id of a job: written as its id, an experiment's number, a command's id, or how one of the ids begins.
+    """The whole id of a job: written as its id, an experiment's number, an interactive task's id, or how an id begins.
 
     Raises InvalidArgument for an empty word, NotFound, Conflict if it begins several, InvalidState for what is over.
     """
@@ -70,7 +71,7 @@ def resolve(client: Client, word: str) -> str:
     try:
         return str(client.job(word)["jobId"])
     except NotFound:
-        return _job_of_command(client, word)
+        return _job_of_task(client, word)
 
 
 def in_names(client: Client, texts: Sequence[str]) -> list[str]:
@@ -109,24 +110,24 @@ def already_ended(number: int, state: str) -> str:
     return f"Experiment {number} has already {_ENDED_WORDS.get(state, 'ended')}"
 
 
-def full_id(client: Client, word: str) -> str:
-    """The whole id of a command, of which the first characters are enough. Raises NotFound, Conflict."""
-    if _UUID.fullmatch(word):
-        return word
-    return find("command", word, _ids(client.commands()), hint=": see `det cmd list -a`")
+def is_task_id(word: str) -> bool:
+    """A whole one."""
+    return _UUID.fullmatch(word) is not None
 
 
-def _ids(commands: Sequence[Json]) -> list[str]:
-    return [str(command["id"]) for command in commands]
-
-
-def _job_of_command(client: Client, word: str) -> str:
-    commands = client.commands()
+def _job_of_task(client: Client, word: str) -> str:
+    tasks = {
+        str(task["id"]): (kind, task)
+        for kind in KINDS
+        for task in client.interactive(kind).listed()
+    }
     try:
-        id_ = find("command", word, _ids(commands))
+        id_ = find("task", word, tasks)
     except NotFound:
         raise NotFound("job", word) from None
-    (command,) = (one for one in commands if one["id"] == id_)
-    if command.get("state") == "STATE_TERMINATED":
-        raise InvalidState(f"Command {id_} has already ended ({command.get('exitStatus')})")
-    return str(command["jobId"])
+    kind, task = tasks[id_]
+    if task.get("state") == "STATE_TERMINATED":
+        raise InvalidState(
+            f"{kind.one.capitalize()} {id_} has already ended ({task.get('exitStatus')})"
+        )
+    return str(task["jobId"])

@@ -97,6 +97,10 @@ class CommandSetup:
         self._ground.cache.add(parse_image(image), layer)
         return CommandSetup(replace(self._ground, rules=HostPaths(file="agent.yaml")))
 
+    def node_port(self, place: ContainerDir, port: int) -> int:
+        """Tasks have the network of the node."""
+        return port
+
     def clear(self, place: ContainerDir) -> None:
         self._ground.cache.release(place.path.name)
         self._ground.cgroups.end(place.path.name)

@@ -21,9 +21,12 @@ from agent_bootstrap.privilege_rules import plain
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, SlotKind
 
 LABEL = "io.windlass"
-ROOTS_OWN = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID")
-"""What root of a rootless container keeps, so that `apt-get install` works: it counts among its own users only."""
+ROOTS_OWN = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "SYS_CHROOT")
+"""What root of a rootless container keeps, for `apt-get install` and sshd: it counts among its own users only."""
 LOOPBACK = ("localhost", "127.", "::1")
+LOOPBACK_ADDRESS = "127.0.0.1"
+LISTEN_ADDRESS = "WINDLASS_LISTEN_ADDRESS"
+"""Tells services of a task where to listen. Without it: on the loopback, for it has the network of its machine."""
 PERIOD_US = 100_000
 
 
@@ -66,9 +69,11 @@ def creation(
     """The body of `POST /containers/create`. Raises StartRefused. `entrypoint`: the image's own."""
     options = task.spec.options
     network = network_mode(options.network, node.master_url)
-    ports = [] if network == "host" else task_ports(task.spec)
+    ports = {} if network == "host" else port_bindings(task.spec)
     amd = amd_devices(task.spec, node)
     variables = {**task.variables, **gpu_variables(task.spec, node)}
+    if network != "host":
+        variables[LISTEN_ADDRESS] = "0.0.0.0"  # noqa: S104  (its network is its own)
     return {
         "Image": image_id,
         "Entrypoint": [*task.entry, *entrypoint],
@@ -79,10 +84,10 @@ def creation(
         "Tty": False,
         "OpenStdin": False,
         "Healthcheck": {"Test": ["NONE"]},
-        "ExposedPorts": {f"{port}/tcp": {} for port in ports},
+        "ExposedPorts": {port: {} for port in ports},
         "HostConfig": {
             "NetworkMode": network,
-            "PortBindings": {f"{port}/tcp": [{"HostPort": str(port)}] for port in ports},
+            "PortBindings": ports,
             "Mounts": [_mount(mount) for mount in task.mounts if not _is_tmpfs(mount)],
             "Tmpfs": {mount.target: "ro,size=4k" for mount in task.mounts if _is_tmpfs(mount)},
             "LogConfig": {"Type": "none", "Config": {}},
@@ -159,10 +164,29 @@ def network_mode(wanted: str, master_url: str) -> str:
     return wanted or "host"
 
 
-def task_ports(spec: ContainerSpec) -> list[int]:
-    """Published at the same number, which the master has made unique where it chose it."""
+def port_bindings(spec: ContainerSpec) -> dict[str, list[dict[str, str]]]:
+    """What the proxy leads to is published to this machine alone, by which port is the engine's choice.
+
+    What the user wants other machines to reach has its own number there.
+    """
     options = spec.options
-    return sorted({*(port.port for port in options.ports), *options.published_ports.values()})
+    proxied = [{"HostIp": LOOPBACK_ADDRESS, "HostPort": ""}]
+    found = {port.port: proxied for port in options.ports}
+    for port in options.published_ports.values():
+        found[port] = [*found.get(port, []), {"HostPort": str(port)}]
+    return {f"{port}/tcp": bindings for port, bindings in sorted(found.items())}
+
+
+def published(inspected: Mapping[str, Any]) -> dict[int, int] | None:
+    """Port of the container -> port of this machine's loopback. None: its network is the machine's."""
+    if inspected["HostConfig"]["NetworkMode"] == "host":
+        return None
+    found = {}
+    for name, bindings in (inspected["NetworkSettings"].get("Ports") or {}).items():
+        for binding in bindings or ():
+            if binding["HostIp"] == LOOPBACK_ADDRESS:
+                found[int(name.removesuffix("/tcp"))] = int(binding["HostPort"])
+    return found
 
 
 def gpu_uuids(spec: ContainerSpec, node: NodeFacts) -> list[str]:

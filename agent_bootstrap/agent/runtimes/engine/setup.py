@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from agent_bootstrap.agent.runtimes.engine.creation import (
     container_name,
     creation,
     own_limits,
+    published,
 )
 from agent_bootstrap.agent.runtimes.engine.images import Images, LocalImage, explanation
 from agent_bootstrap.agent.runtimes.image_task import make_pipes, prepare_image_task, start_folder
@@ -70,6 +71,8 @@ class EngineSetup:
         self._ground = ground
         self._engine = ground.engine
         self._images = ground.images
+        self._ports: dict[str, Mapping[int, int] | None] = {}
+        """Name of a container -> what `published` says of it."""
         self._calls = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="engine")
 
     @property
@@ -95,7 +98,29 @@ class EngineSetup:
         self._in_words(self._images.add, image, layer)
         return EngineSetup(replace(self._ground, rules=HostPaths(file="agent.yaml")))
 
+    def node_port(self, place: ContainerDir, port: int) -> int:
+        """The engine chose it when it started the container; it stays."""
+        if not start_folder(place).exists():  # a process
+            return port
+        name = container_name(place.path.name)
+        if name not in self._ports:
+            try:
+                with self._engine.client() as client:
+                    found = published(client.inspect_container(name))
+            except (DockerException, RequestException) as error:
+                raise ConnectionError(explanation(error)) from error
+            if found == {}:
+                raise ConnectionError("the container publishes no port yet")
+            self._ports[name] = found
+        ports = self._ports[name]
+        if ports is None:
+            return port
+        if port not in ports:
+            raise ConnectionError(f"the container publishes no port {port}")
+        return ports[port]
+
     def clear(self, place: ContainerDir) -> None:
+        self._ports.pop(container_name(place.path.name), None)
         if start_folder(place).exists():
             self._remove(container_name(place.path.name))
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from master.core.expconf import ClusterDefaults, complete, parse
-from master.core.expconf.command import complete_command
 from master.core.expconf.documents import MAX_TEXT, MAX_VALUES, read_document
 from master.core.expconf.errors import MAX_PROBLEMS
+from master.core.expconf.interactive import complete_task
+from master.core.expconf.kinds import CommandConfig
 from master.core.expconf.log_policies import MAX_POLICIES
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
@@ -180,4 +181,4 @@ def test_what_is_large_and_may_run_is_read(section: dict[str, Any]) -> None:
 )
 def test_commands_have_the_same_bounds(config: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidConfig, match=problem):
-        complete_command(config, defaults=ClusterDefaults())
+        complete_task(CommandConfig, config, defaults=ClusterDefaults())

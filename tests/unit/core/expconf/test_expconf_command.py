@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from master.core.expconf import ClusterDefaults
-from master.core.expconf.command import CommandConfig, complete_command
+from master.core.expconf.interactive import complete_task
+from master.core.expconf.kinds import CommandConfig
 from windlass.base.errors import InvalidConfig
 
 EVERY_KEY: dict[str, Any] = {
@@ -55,7 +56,9 @@ CLUSTER: dict[str, Any] = {
 
 
 def completed(raw: dict[str, Any], **cluster: Any) -> CommandConfig:
-    return complete_command(raw, defaults=ClusterDefaults(task_container_defaults=cluster))
+    return complete_task(
+        CommandConfig, raw, defaults=ClusterDefaults(task_container_defaults=cluster)
+    )
 
 
 def problems_of(raw: dict[str, Any]) -> tuple[str, ...]:
@@ -127,13 +130,17 @@ def test_the_shortest_configuration_gets_every_default() -> None:
 def test_the_priority_is_the_clusters_unless_the_command_names_one() -> None:
     cluster = ClusterDefaults(priority=30)
     own = {"entrypoint": "date", "resources": {"priority": 5}}
-    assert complete_command({"entrypoint": "date"}, defaults=cluster).resources.priority == 30
-    assert complete_command(own, defaults=cluster).resources.priority == 5
+    assert (
+        complete_task(CommandConfig, {"entrypoint": "date"}, defaults=cluster).resources.priority
+        == 30
+    )
+    assert complete_task(CommandConfig, own, defaults=cluster).resources.priority == 5
 
 
 def test_the_callers_description_is_used_only_when_the_document_has_none() -> None:
     def described(raw: dict[str, Any]) -> str:
-        config = complete_command(
+        config = complete_task(
+            CommandConfig,
             {"entrypoint": "date", **raw},
             defaults=ClusterDefaults(),
             description="Command (calm-fox)",
@@ -231,7 +238,7 @@ def test_the_arguments_are_left_as_they_were() -> None:
         ),
         (
             {"entrypoint": "date", "resources": {"is_single_node": False}},
-            "<config>.resources.is_single_node: must be true: a command runs on one node; "
+            "<config>.resources.is_single_node: must be true: it runs on one node; "
             "use an experiment for several",
         ),
         (

@@ -11,7 +11,8 @@ from agent_bootstrap.bind_rules import HostPaths
 from master.allocations.mounts import mount_problems
 from master.config import load
 from master.core.expconf import ClusterDefaults, complete
-from master.core.expconf.command import CommandConfig, complete_command
+from master.core.expconf.interactive import complete_task
+from master.core.expconf.kinds import CommandConfig
 from master.core.expconf.references import take_secrets
 from windlass.base.errors import InvalidConfig
 from windlass.base.image_reference import EXAMPLES
@@ -32,7 +33,7 @@ def problems_of_experiment(environment: dict[str, Any]) -> tuple[str, ...]:
 
 def command(environment: dict[str, Any]) -> CommandConfig:
     raw = {"entrypoint": ["true"], "environment": environment}
-    return complete_command(raw, defaults=ClusterDefaults())
+    return complete_task(CommandConfig, raw, defaults=ClusterDefaults())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_encoded_credentials_that_are_none_are_refused_unseen() -> None:
 def test_encoded_credentials_of_the_cluster_are_a_reference_and_fine() -> None:
     encoded = {"registry_auth": {"auth": "dTpw"}}
     defaults, secrets = take_secrets(ClusterDefaults(task_container_defaults=encoded))
-    config = complete_command({"entrypoint": ["true"]}, defaults=defaults)
+    config = complete_task(CommandConfig, {"entrypoint": ["true"]}, defaults=defaults)
     assert config.environment.registry_auth is not None
     assert config.environment.registry_auth.auth != "dTpw"
     resolved = secrets.resolved(config.to_json())

@@ -1,4 +1,4 @@
-"""Commands: what is known of one, alive or over."""
+"""Interactive tasks: what is known of one, alive or over."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.api.agents.replies import Container
-from master.api.commands.replies import Command
 from master.api.enums import ContainerState, TaskState
+from master.api.interactive.replies import Command
 from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
@@ -24,13 +24,13 @@ _STATES: Mapping[AllocationPhase, TaskState] = {
     AllocationPhase.TERMINATING: TaskState.TERMINATING,
     AllocationPhase.TERMINATED: TaskState.QUEUED,
 }
-"""What users see of an active command, by the phase of its newest allocation."""
+"""What users see of an active task, by the phase of its newest allocation."""
 
 
-def command(
+def task(
     row: InteractiveRow, live: state.TaskState | None, waiting: Reason | None = None
 ) -> Command:
-    """`row` with its owner's names; `live`: its state in memory, which may be newer."""
+    """What all kinds have. `row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
     return {
         "id": row.task.id,
@@ -53,7 +53,7 @@ def command(
 
 
 def preview(checked: CheckedTask, owner: Principal, workspace_id: int) -> Command:
-    """The reply to "preview": every key that the client needs, and no command."""
+    """The reply to "preview": every key that the client needs, and no task."""
     return {
         "id": "",
         "description": checked.config.description,

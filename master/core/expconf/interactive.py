@@ -1,4 +1,4 @@
-"""The configuration of a command: one program on one node, with slots or without, that is no experiment."""
+"""The configurations of interactive tasks: one service or program on one node, with slots or without."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
@@ -22,7 +22,7 @@ from master.core.expconf.environment import (
     TaskLimits,
 )
 from master.core.expconf.errors import explain, first_problems, json_kind
-from master.core.expconf.experiment import ROOT
+from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, ROOT
 from master.core.expconf.images import environment_problems
 from master.core.expconf.machine_requirements import MachineRequirements
 from master.core.expconf.merging import merge
@@ -31,25 +31,20 @@ from master.core.expconf.reading import ClusterDefaults, refuse_masks
 from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
 from master.core.expconf.sections import NATIVE_PARALLEL, Pbs, Slurm
 from master.core.expconf.texts import text_problems
+from master.core.words import three_words
 from windlass.base.durations import Duration, format_duration
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import NoEffect
 
-WHAT = "command configuration"
-
 _CONTAINER_KEYS = ("bind_mounts", "environment", "resources", "slurm", "pbs")
-"""What of an experiment's layer of container defaults a command has too."""
-_HINTS = {
-    f'{ROOT}.resources: additionalProperties "slots_per_trial" not allowed': (
-        '; a command has "slots"'
-    ),
-}
+"""What of an experiment's layer of container defaults an interactive task has too."""
 _DIGEST_LENGTH = 8
+SHARED_FILE = "one file may serve other tasks too"
 
 
 def _single_node(value: bool) -> bool:
     if not value:
-        raise ValueError("must be true: a command runs on one node; use an experiment for several")
+        raise ValueError("must be true: it runs on one node; use an experiment for several")
     return value
 
 
@@ -69,14 +64,19 @@ def _not_negative(value: timedelta) -> timedelta:
     return value
 
 
-class CommandResources(MachineRequirements):
-    """What the command gets, and its place in the queue."""
+Entrypoint = Annotated[Items[str], BeforeValidator(_arguments)]
+IdleTimeout = Annotated[Duration, AfterValidator(_not_negative)]
+NotebookIdleType = Literal["kernels_or_terminals", "kernel_connections", "activity"]
+
+
+class TaskResources(MachineRequirements):
+    """What the task gets, and its place in the queue."""
 
     slots: NonNegative = 1
-    """0: an auxiliary command, on CPUs."""
-    max_slots: Annotated[
-        NonNegative | None, NoEffect("a command never holds more than its slots")
-    ] = None
+    """0: an auxiliary task, on CPUs."""
+    max_slots: Annotated[NonNegative | None, NoEffect("a task never holds more than its slots")] = (
+        None
+    )
     """One file may serve experiments too."""
     weight: Annotated[Number, Field(gt=0)] = 1.0
     """Of its share in a pool with fair_share."""
@@ -96,14 +96,21 @@ class CommandResources(MachineRequirements):
     """Device files that the container gets."""
 
 
-class CommandConfig(Section):
-    """A command, complete and frozen. `to_json` is what the REST API shows as the command's `config`."""
+class TaskConfig(Section):
+    """One task of any kind, complete and frozen. `to_json` is what the REST API shows as its `config`."""
+
+    noun: ClassVar[str]
+    """In texts for people."""
+    title: ClassVar[str]
+    """What its description begins with."""
+    may_be_described: ClassVar[bool] = True
+    """False: its description is made, whatever is given."""
 
     description: str
-    """Shown to users. Without one: Command (eight letters)."""
-    entrypoint: Annotated[Items[str], BeforeValidator(_arguments)] | None = None
+    """Shown to users. Without one, the kind of the task and three words."""
+    entrypoint: Entrypoint | None = None
     """One string is run by `/bin/sh -c`, several are the argument vector. None: only the startup hooks run."""
-    resources: CommandResources = CommandResources()
+    resources: TaskResources = TaskResources()
     """What it gets, and its place in the queue."""
     environment: Environment = Environment()
     """Where it runs."""
@@ -114,46 +121,94 @@ class CommandConfig(Section):
     pbs: Pbs = Pbs()
     """For jobs of PBS."""
     work_dir: str | None = None
-    """Where it starts. None: the task's own directory, where the files that came with the command are."""
-    debug: Annotated[bool, NoEffect("a command prints what its program does, nothing more")] = False
+    """Where it starts. None: the task's own directory, where the files that came with it are."""
+    debug: Annotated[bool, NoEffect("the task prints what its program does, nothing more")] = False
     """One file may serve experiments too."""
-    idle_timeout: Annotated[
-        Annotated[Duration, AfterValidator(_not_negative)] | None,
-        NoEffect("a command ends when its program does"),
-    ] = None
-    """One file may serve notebooks too."""
+
+    @classmethod
+    def what(cls) -> str:
+        """What an error calls it."""
+        return f"{cls.noun} configuration"
+
+    @classmethod
+    def name_of(cls, task_id: str) -> str:
+        """The description of a task that was given none."""
+        return f"{cls.title} ({three_words(task_id)})"
+
+    @classmethod
+    def defaults(cls, cluster: ClusterDefaults) -> dict[str, Any]:
+        """What the cluster says for tasks of this kind, beyond what it says for all."""
+        return {}
+
+    @property
+    def leaves_within_s(self) -> int:
+        """How long it gets to leave, once it is asked to."""
+        return DEFAULT_PREEMPTION_TIMEOUT_S
 
     def to_json(self) -> dict[str, Any]:
         """Every key with its value or default, JSON-able, in a new dict."""
         return self.model_dump(mode="json")
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CommandConfig:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read back what `to_json` wrote. Raises `InvalidConfig`."""
-        return _validate(document)
+        try:
+            return cls.model_validate(dict(document))
+        except ValidationError as error:
+            lines = [problem.line for problem in explain(error, cls, root=ROOT)]
+            raise InvalidConfig(
+                [line + cls._hint(line) for line in lines], what=cls.what()
+            ) from None
+
+    @classmethod
+    def _hint(cls, line: str) -> str:
+        given = f'{ROOT}.resources: additionalProperties "slots_per_trial" not allowed'
+        return f'; a {cls.noun} has "slots"' if line == given else ""
 
 
-def complete_command(
-    raw: Mapping[str, Any], *, defaults: ClusterDefaults, description: str | None = None
-) -> CommandConfig:
+class InteractiveConfig(TaskConfig):
+    """One task of a kind whose files may serve the other such kinds too: each knows the keys of all."""
+
+    idle_timeout: Annotated[IdleTimeout | None, NoEffect("it ends when its program does")] = None
+    """One file may serve notebooks too."""
+    notebook_idle_type: Annotated[NotebookIdleType, NoEffect("only notebooks have kernels")] = (
+        "kernels_or_terminals"
+    )
+    """One file may serve notebooks too."""
+    tensorboard_args: Annotated[Items[str], NoEffect("only TensorBoards take them")] = ()
+    """One file may serve TensorBoards too."""
+
+
+C = TypeVar("C", bound=TaskConfig)
+
+
+def complete_task(
+    model: type[C],
+    raw: Mapping[str, Any],
+    *,
+    defaults: ClusterDefaults,
+    description: str | None = None,
+) -> C:
     """Cluster defaults under `raw`, then every remaining default.
 
-    `description` is used if the document gives none; without either it is made of a digest of the document. Raises
+    `description` is used if the document gives none; without either it is made from a digest of the document. Raises
     `InvalidConfig` with all problems.
     """
+    what = model.what()
     try:
         raw = plain(raw)
     except MalformedDocument as error:
-        raise InvalidConfig([f"{ROOT}: {error}"], what=WHAT) from None
+        raise InvalidConfig([f"{ROOT}: {error}"], what=what) from None
     if problems := first_problems(text_problems(normalise(raw), root=ROOT)):
-        raise InvalidConfig(problems, what=WHAT)
-    document = merge(normalise(raw), _cluster_layer(raw, defaults))
-    refuse_masks(document, what=WHAT)
-    if document.get("description") in (None, ""):
-        document["description"] = description or f"Command ({_digest(raw)})"
-    config = _validate(document)
+        raise InvalidConfig(problems, what=what)
+    layer = {**_cluster_layer(raw, defaults), **model.defaults(defaults)}
+    document = merge(normalise(raw), layer)
+    refuse_masks(document, what=what)
+    if document.get("description") in (None, "") or not model.may_be_described:
+        document["description"] = description or f"{model.title} ({_digest(raw)})"
+    config = model.from_json(document)
     if problems := [*environment_problems(config.environment, root=f"{ROOT}.environment")]:
-        raise InvalidConfig(problems, what=WHAT)
+        raise InvalidConfig(problems, what=what)
     return config
 
 
@@ -173,11 +228,3 @@ def _cluster_layer(raw: Mapping[str, Any], defaults: ClusterDefaults) -> dict[st
 def _digest(raw: Mapping[str, Any]) -> str:
     text = json.dumps(raw, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _validate(document: Mapping[str, Any]) -> CommandConfig:
-    try:
-        return CommandConfig.model_validate(dict(document))
-    except ValidationError as error:
-        lines = [problem.line for problem in explain(error, CommandConfig, root=ROOT)]
-        raise InvalidConfig([line + _HINTS.get(line, "") for line in lines], what=WHAT) from None

@@ -1,1 +1,0 @@
-"""Commands: interactive tasks of one process."""

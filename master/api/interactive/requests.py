@@ -1,0 +1,30 @@
+"""What launches of interactive tasks are asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from master.api.file_bodies import FileBody
+from master.api.request_models import Body, FreeObject, Int32, Text
+from windlass.base.json_types import JsonMapping
+
+
+class LaunchTask(Body):
+    config: FreeObject = Field(default_factory=dict)
+    template_name: Text = ""
+    files: tuple[FileBody, ...] = ()
+    workspace_id: Int32 = 0
+    preview: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a request comes to with what it names."""
+
+    config: Mapping[str, Any]
+    details: JsonMapping = field(default_factory=dict)
+    """Kept with the task."""

@@ -1,0 +1,54 @@
+"""How users log in to a shell: a key pair of its own, made when it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from master.allocations.peer_ssh import SSH_DIR
+from rm_backends.base import TaskFile
+from windlass.base.json_types import JsonMapping
+
+PRIVATE, PUBLIC = "private_key", "public_key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyOptions:
+    """`security.ssh` of master.yaml."""
+
+    type: Literal["RSA", "ECDSA", "ED25519"] = "ED25519"
+    rsa_bits: int = 0
+
+
+def new_keys(options: KeyOptions) -> JsonMapping:
+    """In the forms that clients of every age read: OpenSSH's for Ed25519, PEM for the others."""
+    key: Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+    form = PrivateFormat.TraditionalOpenSSL
+    match options.type:
+        case "ED25519":
+            key, form = Ed25519PrivateKey.generate(), PrivateFormat.OpenSSH
+        case "ECDSA":
+            key = ec.generate_private_key(ec.SECP256R1())
+        case "RSA":
+            key = rsa.generate_private_key(65537, options.rsa_bits)
+    private = key.private_bytes(Encoding.PEM, form, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return {PRIVATE: private.decode(), PUBLIC: public.decode() + "\n"}
+
+
+def shell_files(keys: JsonMapping) -> Iterable[TaskFile]:
+    """The private key is the host key too: who has it knows whom it talks to."""
+    private, public = str(keys[PRIVATE]), str(keys[PUBLIC])
+    contents = {"id_rsa": private, "id_rsa.pub": public}
+    for name, content in contents.items():
+        yield TaskFile(path=f"{SSH_DIR}/{name}", content=content.encode(), mode=0o600)

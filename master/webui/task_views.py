@@ -1,0 +1,69 @@
+"""What somebody who waits for a task reads. Pure: from what is known of it to words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from master.api.enums import TaskState
+
+MAX_LINE = 400
+"""Characters of a log line that are shown."""
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+_SENTENCES: Mapping[TaskState, str] = {
+    TaskState.QUEUED: "It waits to be placed on an agent.",
+    TaskState.PULLING: "Its image is being pulled.",
+    TaskState.STARTING: "Its container is being started.",
+    TaskState.RUNNING: "It runs, but its service does not answer yet.",
+    TaskState.WAITING: "It waits for its other containers.",
+    TaskState.TERMINATING: "It is being ended.",
+    TaskState.TERMINATED: "It has ended.",
+}
+_SYMBOLS: Mapping[TaskState, str] = {
+    TaskState.QUEUED: "○",
+    TaskState.PULLING: "◐",
+    TaskState.STARTING: "◐",
+    TaskState.WAITING: "◐",
+    TaskState.RUNNING: "●",
+    TaskState.TERMINATING: "↺",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    state: str
+    """One word."""
+    symbol: str
+    sentence: str
+    lines: tuple[str, ...]
+    """The last ones of its log."""
+    next: str
+    """Where its service is, from the master's root, once it is ready; before: nothing."""
+    over: bool
+
+
+def task_view(
+    state: TaskState, *, reason: str, exit_status: str, lines: Iterable[str], service: str
+) -> TaskView:
+    """`reason`: why it waits. `service`: the address of what is ready, empty while nothing is."""
+    over = state is TaskState.TERMINATED
+    why = exit_status if over else reason
+    sentence = f"It {_verb(state)}: {why}." if why else _SENTENCES.get(state, "")
+    return TaskView(
+        state=state.name.lower(),
+        symbol=_SYMBOLS.get(state, "■"),
+        sentence=sentence,
+        lines=tuple(readable(line) for line in lines),
+        next=service.removeprefix("/"),
+        over=over,
+    )
+
+
+def _verb(state: TaskState) -> str:
+    return "has ended" if state is TaskState.TERMINATED else "waits"
+
+
+def readable(line: str) -> str:
+    """Without colours and what moves a cursor."""
+    return _ESCAPES.sub("", line.rstrip("\r\n"))[:MAX_LINE]

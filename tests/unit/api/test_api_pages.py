@@ -1,0 +1,231 @@
+"""The pages that the CLI leads to, as browsers ask for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote, urljoin
+
+import httpx2
+import pytest
+
+from master.allocations.machine import AllocationPhase
+from master.api.application import ROUTES
+from master.api.permits import permit_of
+from master.webui.pages import PageRoute
+from tests.fakes.api_world import PASSWORD, ApiWorld
+
+BASE = "http://master"
+NOTEBOOKS = "/api/v1/notebooks"
+OURS = {"Origin": BASE, "Content-Type": "application/x-www-form-urlencoded"}
+
+
+async def ask(
+    world: ApiWorld, method: str, path: str, *, token: str | None = None, **given: Any
+) -> httpx2.Response:
+    """As a browser does: with the cookie of a session, or none for an empty token."""
+    token = world.token if token is None else token
+    headers = {"Cookie": f"auth={token}"} if token else {}
+    headers |= given.pop("headers", {})
+    transport = httpx2.ASGITransport(app=world.app, client=("127.0.0.1", 1))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
+        return await client.request(method, path, headers=headers, **given)
+
+
+async def log_in(world: ApiWorld, **fields: str) -> httpx2.Response:
+    form = {"username": "determined", "password": PASSWORD, "redirect": "", **fields}
+    return await ask(world, "POST", "/det/login", token="", data=form, headers=OURS)
+
+
+async def notebook(world: ApiWorld, **config: Any) -> dict[str, Any]:
+    return dict((await world.ok("POST", NOTEBOOKS, {"config": config}))["notebook"])
+
+
+def interactive(task: dict[str, Any], description: str = "Jupyter/Lab (a b)") -> str:
+    """As the published client makes it."""
+    address = f"{task['serviceAddress']}"
+    wait = f"/det/wait/jupyter-lab/{task['id']}?eventUrl={address}&serviceAddr={address}"
+    return f"/det/interactive/{task['id']}/jupyter-lab/{quote(description)}/default/{quote(wait, safe='')}"
+
+
+def led_to(answer: httpx2.Response) -> str:
+    """Where a browser goes."""
+    assert answer.status_code == 303, answer.text
+    return urljoin(str(answer.request.url), answer.headers["location"])
+
+
+async def test_the_form_logs_in_and_leads_back(world: ApiWorld) -> None:
+    form = await ask(world, "GET", "/det/login?redirect=%2Fproxy%2Fa%3Ftoken%3Db", token="")
+    assert form.status_code == 200
+    assert 'name="redirect" value="/proxy/a?token=b"' in form.text
+    answer = await log_in(world, redirect="/proxy/a?token=b")
+    assert led_to(answer) == f"{BASE}/proxy/a?token=b"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=lax" in cookie.lower()
+    token = cookie.partition("auth=")[2].partition(";")[0]
+    home = await ask(world, "GET", "/det/", token=token)
+    assert "Logged in as <strong>determined</strong>" in home.text
+
+
+@pytest.mark.parametrize("target", ["//evil", "https://evil/x", "/\\evil", "http://master@evil/"])
+async def test_a_login_leads_to_nobody_else(world: ApiWorld, target: str) -> None:
+    assert led_to(await log_in(world, redirect=target)) == f"{BASE}/det/"
+
+
+async def test_a_refused_login_shows_the_form_again(world: ApiWorld) -> None:
+    wrong = await log_in(world, password="<wrong>", redirect="/proxy/a")
+    nobody = await log_in(world, username="nobody", password="<wrong>", redirect="/proxy/a")
+    assert wrong.status_code == nobody.status_code == 401
+    assert "Invalid credentials." in wrong.text
+    assert wrong.text == nobody.text.replace("nobody", "determined"), "it tells who exists"
+    assert "set-cookie" not in wrong.headers
+    assert 'value="/proxy/a"' in wrong.text
+    assert "&lt;wrong" not in wrong.text, "no page repeats a password"
+    missing = await log_in(world, username="")
+    assert missing.status_code == 400
+
+
+async def test_who_is_inactive_is_told_after_the_password(world: ApiWorld) -> None:
+    body = {"user": {"username": "gone", "active": False}, "password": PASSWORD}
+    await world.ok("POST", "/api/v1/users", body)
+    assert (await log_in(world, username="gone", password="other")).status_code == 401
+    assert (await log_in(world, username="gone")).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil", "null", "https://master"])
+async def test_pages_of_others_log_nobody_in(world: ApiWorld, origin: str) -> None:
+    form = {"username": "determined", "password": PASSWORD}
+    headers = {**OURS, "Origin": origin}
+    answer = await ask(world, "POST", "/det/login", token="", data=form, headers=headers)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("body", [b"\xff=1", b"&".join([b"a=1"] * 100), b"", b"{}"])
+async def test_what_is_no_form_is_refused(world: ApiWorld, body: bytes) -> None:
+    answer = await ask(world, "POST", "/det/login", token="", content=body, headers=OURS)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def pages() -> list[PageRoute]:
+    return [route for route in ROUTES if isinstance(route, PageRoute)]
+
+
+@pytest.mark.parametrize("route", pages(), ids=lambda route: route.path)
+async def test_every_page_is_for_who_is_logged_in_and_leads_there(
+    world: ApiWorld, route: PageRoute
+) -> None:
+    if permit_of(route.endpoint).action is None:
+        return
+    path = re.sub(r"{[^}]*}", "x", route.path) + "?serviceAddr=/proxy/x/%3Ftoken=t"
+    for token in ("", "f" * 64):
+        answer = await ask(world, "GET", path, token=token)
+        assert led_to(answer) == f"{BASE}/det/login?redirect={quote(path, safe='')}"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/det/login", "/det/", "/det/wait/jupyter-lab/x"])
+async def test_every_page_has_the_headers_that_keep_it_safe(world: ApiWorld, path: str) -> None:
+    answer = await ask(world, "GET", path)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "strict-origin"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son\w+=|https?://", answer.text)
+
+
+async def test_the_files_of_a_page_are_kept_for_ever(world: ApiWorld) -> None:
+    page = await ask(world, "GET", "/det/login", token="")
+    links = re.findall(r'href="([^"]*\.css)"', page.text)
+    assert links
+    for link in links:
+        found = await ask(world, "GET", urljoin("/det/login", link), token="")
+        assert found.status_code == 200
+        assert "immutable" in found.headers["cache-control"]
+    for path in ("/det/assets/0/css/base.css", "/det/assets/0/css/..%2f..%2fpages.py"):
+        assert (await ask(world, "GET", path, token="")).status_code == 404
+
+
+async def test_links_lead_below_the_path_that_a_proxy_serves(world: ApiWorld) -> None:
+    task = await notebook(world, description="a/b")
+    path = interactive(task, "a/b")
+    page = await ask(world, "GET", path)
+    [script] = re.findall(r'src="([^"]*)"', page.text)
+    shown = urljoin(f"https://site/windlass{path}", script)
+    assert shown.startswith("https://site/windlass/det/assets/")
+
+
+async def test_the_masters_address_leads_home(world: ApiWorld) -> None:
+    for path in ("/", "/det"):
+        assert led_to(await ask(world, "GET", path, token="")) == f"{BASE}/det/"
+
+
+async def test_who_waits_for_a_notebook_reads_why(world: ApiWorld) -> None:
+    task = await notebook(world, description="<b>mine</b>")
+    page = await ask(world, "GET", interactive(task))
+    assert page.status_code == 200
+    reason = (await world.ok("GET", f"{NOTEBOOKS}/{task['id']}"))["notebook"]["waitingReason"]
+    assert reason
+    assert f"It waits: {reason}." in page.text.replace("&#39;", "'").replace("&#34;", '"')
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page.text
+    assert '<noscript><meta http-equiv="refresh"' in page.text
+    state_url = re.findall(r'data-state="([^"]*)"', page.text)[0]
+    state = await ask(world, "GET", urljoin(interactive(task), state_url))
+    assert state.json() == {
+        "state": "queued",
+        "symbol": "○",
+        "sentence": f"It waits: {reason}.",
+        "lines": [],
+        "next": "",
+        "over": False,
+    }
+
+
+async def test_what_is_ready_is_led_to(world: ApiWorld) -> None:
+    await world.add_agent()
+    task = await notebook(world)
+    live = world.services.tasks.live(task["id"])
+    assert live is not None
+    state = await live.wait_until(
+        lambda s: s.allocation is not None and s.allocation.phase is AllocationPhase.RUNNING
+    )
+    assert state.allocation is not None
+    waits = await ask(world, "GET", interactive(task))
+    assert "It runs, but its service does not answer yet." in waits.text
+    ready = f"/api/v1/allocations/{state.allocation.id}/ready"
+    await world.ok("POST", ready, token=world.mint.token(state.allocation.id))
+    evil = "eventUrl=x&serviceAddr=https://evil/"
+    for path in (interactive(task), f"/det/wait/jupyter-lab/{task['id']}?{evil}"):
+        assert led_to(await ask(world, "GET", path)) == f"{BASE}{task['serviceAddress']}"
+
+
+async def test_what_has_ended_says_how(world: ApiWorld) -> None:
+    task = await notebook(world)
+    await world.ok("POST", f"{NOTEBOOKS}/{task['id']}/kill")
+    page = await ask(world, "GET", interactive(task))
+    status = (await world.ok("GET", f"{NOTEBOOKS}/{task['id']}"))["notebook"]["exitStatus"]
+    assert f"It has ended: {status}." in page.text
+    assert "wait.js" not in page.text
+    assert "refresh" not in page.text
+
+
+async def test_what_is_not_there_is_a_page_too(world: ApiWorld) -> None:
+    command = (await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["x"]}}))[
+        "command"
+    ]
+    for path in (
+        "/det/wait/jupyter-lab/nothing",
+        f"/det/wait/jupyter-lab/{command['id']}",
+        f"/det/wait/experiment/{command['id']}",
+        "/det/interactive/nothing/jupyter-lab/x/default/y",
+    ):
+        page = await ask(world, "GET", path)
+        assert page.status_code == 404
+        assert "This page cannot be shown" in page.text
+    assert (await ask(world, "GET", "/det/wait/jupyter-lab/a%00b")).status_code == 400

@@ -1,0 +1,32 @@
+"""What the page of a task says."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.api.enums import TaskState
+from master.webui.task_views import MAX_LINE, readable, task_view
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s is not TaskState.UNSPECIFIED])
+def test_every_state_has_a_sentence_and_a_symbol(state: TaskState) -> None:
+    view = task_view(state, reason="", exit_status="", lines=(), service="")
+    assert view.sentence.endswith(".")
+    assert view.symbol
+    assert view.over is (state is TaskState.TERMINATED)
+
+
+def test_what_waits_says_why_and_what_ended_too() -> None:
+    waits = task_view(
+        TaskState.QUEUED, reason="needs 2 slots, 1 free", exit_status="", lines=(), service=""
+    )
+    assert waits.sentence == "It waits: needs 2 slots, 1 free."
+    ended = task_view(
+        TaskState.TERMINATED, reason="", exit_status="exit code 3", lines=("x",), service=""
+    )
+    assert ended.sentence == "It has ended: exit code 3."
+
+
+def test_log_lines_are_text() -> None:
+    assert readable("\x1b[31mred\x1b[0m\x07 \x1b[2Kend\r\n") == "red end"
+    assert len(readable("x" * 1000)) == MAX_LINE

@@ -1,0 +1,136 @@
+"""`det task create` and what follows: generic tasks, which may be paused and have tasks below them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windlass.cli.config_file import naming, read_settings, tell_warnings
+from windlass.cli.connect import client_for
+from windlass.cli.output.columns import JsonOption
+from windlass.cli.output.follow import LogView
+from windlass.cli.output.progress import upload
+from windlass.cli.output.text import notice, print_json, print_yaml
+from windlass.sdk.client import Client
+from windlass.sdk.generic import GenericTasks
+from windlass.sdk.wire import Json
+
+TaskId = Annotated[str, typer.Argument(help="Task id.")]
+ProjectOption = Annotated[
+    int | None, typer.Option("--project-id", "--project_id", help="Place it in this project.")
+]
+FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Print its log until it ends.")]
+
+
+def create(
+    ctx: typer.Context,
+    config_file: Annotated[Path, typer.Argument(help="Configuration of the task (YAML).")],
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="Override a key: resources.slots=2")
+    ] = None,
+    context: Annotated[
+        Path | None,
+        typer.Option(
+            "-c", "--context", help="Upload this directory into the task's working directory."
+        ),
+    ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("-i", "--include", help="Upload a further file or directory."),
+    ] = None,
+    project_id: ProjectOption = None,
+    fork: Annotated[
+        str | None,
+        typer.Option(help="Take what the file does not say from this task, and its files."),
+    ] = None,
+    parent: Annotated[
+        str | None, typer.Option("-p", "--parent", help="It is killed with this task.")
+    ] = None,
+    inherit_context: Annotated[
+        bool,
+        typer.Option("--inherit-context", "--inherit_context", help="Take the parent's files."),
+    ] = False,
+    no_pause: Annotated[
+        bool,
+        typer.Option("--no-pause", "--no_pause", help="It is never paused or preempted."),
+    ] = False,
+    follow: FollowOption = False,
+) -> None:
+    """Run a program that may be paused and go on later, on one node or several."""
+    from windlass.sdk.context_dir import pack_directory
+
+    document = read_settings(config_file, config or [])
+    packed = pack_directory(context, include or [])
+    for line in packed.notices:
+        notice(line)
+    client = client_for(ctx)
+    with naming(config_file), upload(client.session, "Uploading files"):
+        answer = GenericTasks(client).create(
+            document,
+            packed.files,
+            projectId=project_id,
+            forkedFrom=fork,
+            parentId=parent,
+            inheritContext=inherit_context,
+            noPause=no_pause,
+        )
+    _created(client, answer, follow=follow)
+
+
+def fork(
+    ctx: typer.Context,
+    task_id: TaskId,
+    project_id: ProjectOption = None,
+    follow: FollowOption = False,
+) -> None:
+    """Run a generic task once more, with its configuration and files."""
+    client = client_for(ctx)
+    answer = GenericTasks(client).create(None, forkedFrom=task_id, projectId=project_id)
+    _created(client, answer, follow=follow)
+
+
+def config(ctx: typer.Context, task_id: TaskId, as_json: JsonOption = False) -> None:
+    """Print the configuration of a generic task as it was submitted (YAML)."""
+    document = GenericTasks(client_for(ctx)).config(task_id)
+    (print_json if as_json else print_yaml)(document)
+
+
+def pause(ctx: typer.Context, task_id: TaskId) -> None:
+    """Have a generic task, and those below it, leave their slots."""
+    GenericTasks(client_for(ctx)).pause(task_id)
+    notice(f"Paused task {task_id}")
+
+
+def unpause(ctx: typer.Context, task_id: TaskId) -> None:
+    """Run a generic task again that was paused. Those below it stay paused."""
+    GenericTasks(client_for(ctx)).unpause(task_id)
+    notice(f"Unpaused task {task_id}")
+
+
+def kill(
+    ctx: typer.Context,
+    task_id: TaskId,
+    root: Annotated[
+        bool, typer.Option("--root", help="From the top of its tree, with all below that.")
+    ] = False,
+) -> None:
+    """End a generic task, and those below it, at once."""
+    GenericTasks(client_for(ctx)).kill(task_id, from_root=root)
+    notice(f"Killed task {task_id}")
+
+
+def add_generic(app: typer.Typer) -> None:
+    for verb in (create, fork, config, pause, unpause, kill):
+        app.command()(verb)
+
+
+def _created(client: Client, answer: Json, *, follow: bool) -> None:
+    tell_warnings("task", answer)
+    task_id = str(answer["taskId"])
+    if not follow:
+        typer.echo(task_id)
+        return
+    notice(f"Created task {task_id}")
+    LogView(follow=True).show(client.task_logs, task_id)

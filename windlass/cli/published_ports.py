@@ -1,0 +1,56 @@
+"""`-p [LOCAL:]PORT` of commands that launch a task and watch it: ports of this machine lead to it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from windlass.base.errors import InvalidArgument
+from windlass.cli.output.text import notice
+from windlass.sdk.client import Client
+
+PublishOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p",
+        "--publish",
+        metavar="[LOCAL:]PORT",
+        help="Lead a port of this machine to a TCP port of the task while it is watched.",
+    ),
+]
+
+
+def published_ports(words: Sequence[str], config: Mapping[str, Any]) -> dict[int, int]:
+    """Ports of this machine, each with the task's. Raises InvalidArgument for those that the configuration lacks."""
+    if not words:
+        return {}
+    from windlass.sdk.tunnel import local_ports
+
+    ports = local_ports(words)
+    environment = config.get("environment")
+    listed = environment.get("proxy_ports") if isinstance(environment, Mapping) else None
+    entries = [one for one in listed or () if isinstance(one, Mapping)]
+    served = {one.get("proxy_port") for one in entries if one.get("proxy_tcp")}
+    for port in ports.values():
+        if port not in served:
+            raise InvalidArgument(
+                f"-p {port}: the configuration does not name this port: add "
+                f"--config 'environment.proxy_ports=[{{proxy_port: {port}, proxy_tcp: true}}]'"
+            )
+    return ports
+
+
+@contextmanager
+def published(client: Client, task_id: str, ports: Mapping[int, int]) -> Iterator[None]:
+    """While the block runs."""
+    if not ports:
+        yield
+        return
+    from windlass.sdk.tunnel import tunnels
+
+    services = {local: f"{task_id}:{port}" for local, port in ports.items()}
+    with tunnels(client.session, services, notice):
+        yield

@@ -12,15 +12,15 @@ from windlass.base.errors import InvalidArgument
 from windlass.cli.output.text import notice
 from windlass.sdk.client import Client
 
+_METAVAR = "[LOCAL:]PORT"
+_HELP = "Lead a port of this machine to a TCP port of the task while it is watched."
 PublishOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-p",
-        "--publish",
-        metavar="[LOCAL:]PORT",
-        help="Lead a port of this machine to a TCP port of the task while it is watched.",
-    ),
+    list[str] | None, typer.Option("-p", "--publish", metavar=_METAVAR, help=_HELP)
 ]
+LongPublishOption = Annotated[
+    list[str] | None, typer.Option("--publish", metavar=_METAVAR, help=_HELP)
+]
+"""Of commands whose `-p` is something else."""
 
 
 def published_ports(words: Sequence[str], config: Mapping[str, Any]) -> dict[int, int]:
@@ -37,7 +37,7 @@ def published_ports(words: Sequence[str], config: Mapping[str, Any]) -> dict[int
     for port in ports.values():
         if port not in served:
             raise InvalidArgument(
-                f"-p {port}: the configuration does not name this port: add "
+                f"port {port}: the configuration does not name this port: add "
                 f"--config 'environment.proxy_ports=[{{proxy_port: {port}, proxy_tcp: true}}]'"
             )
     return ports

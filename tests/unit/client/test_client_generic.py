@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from client_scripted_master import ScriptedMaster, log_in
+from client_scripted_master import ScriptedMaster, free_port, log_in
 
 from tests.fakes.client_cli import det
 
@@ -57,6 +57,28 @@ def test_a_fork_sends_no_configuration(cluster: ScriptedMaster) -> None:
     sent = cluster.calls("POST", URL)[0].body
     assert (sent["config"], sent["forkedFrom"]) == ("", "abc")
     assert cluster.calls("GET", f"/api/v1/tasks/{ID}/logs")[0].query["follow"] == ["true"]
+
+
+def test_ports_lead_to_a_task_while_it_is_followed(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    file, local = tmp_path / "task.yaml", free_port()
+    proxied = {"environment": {"proxy_ports": [{"proxy_port": 5678, "proxy_tcp": True}]}}
+    file.write_text(yaml.safe_dump(CONFIG | proxied))
+    words = ("task", "create", str(file), "-f", "--publish", f"{local}:5678")
+    done = det(cluster, *words)
+    assert done.exit_code == 0, done.output
+    assert f"127.0.0.1:{local} leads to {ID}:5678" in done.stderr
+    file.write_text("resources: {slots: 1}")
+    cluster.on("GET", "/api/v1/tasks/forked/config", {"config": json.dumps(CONFIG | proxied)})
+    done = det(cluster, *words, "--fork", "forked")
+    assert f"leads to {ID}:5678" in done.stderr, "the port is one of the task that it forks"
+    for refused, said in (
+        (words, "port 5678: the configuration does not name this port"),
+        (("task", "create", str(file), "--publish", "1"), "--publish needs --follow"),
+        (("task", "create", str(file), "-f", "--publish", "70000"), "is not a port or LOCAL:PORT"),
+    ):
+        done = det(cluster, *refused)
+        assert (done.exit_code, said in done.stderr) == (1, True), done.output
+    assert len(cluster.calls("POST", URL)) == 2, "what is refused is not created"
 
 
 def test_what_is_done_to_a_task(cluster: ScriptedMaster) -> None:

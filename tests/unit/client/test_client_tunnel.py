@@ -159,5 +159,5 @@ def test_published_ports_are_ones_that_the_configuration_names() -> None:
     assert published_ports(["15678:5678"], config) == {15678: 5678}
     assert published_ports([], {}) == {}
     for word, given in (("80", config), ("81", config), ("5678", {}), ("5678", {"environment": 1})):
-        with pytest.raises(InvalidArgument, match=f"-p {word}: the configuration does not name"):
+        with pytest.raises(InvalidArgument, match=f"port {word}: the configuration does not name"):
             published_ports([word], given)

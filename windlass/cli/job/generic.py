@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from windlass.base.errors import InvalidArgument
 from windlass.cli.config_file import naming, read_settings, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.follow import LogView
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import notice, print_json, print_yaml
+from windlass.cli.published_ports import LongPublishOption, published, published_ports
 from windlass.sdk.client import Client
 from windlass.sdk.generic import GenericTasks
 from windlass.sdk.wire import Json
@@ -57,15 +60,19 @@ def create(
         typer.Option("--no-pause", "--no_pause", help="It is never paused or preempted."),
     ] = False,
     follow: FollowOption = False,
+    publish: LongPublishOption = None,
 ) -> None:
     """Run a program that may be paused and go on later, on one node or several."""
     from windlass.sdk.context_dir import pack_directory
 
+    if publish and not follow:
+        raise InvalidArgument("--publish needs --follow: ports lead to the task meanwhile")
     document = read_settings(config_file, config or [])
     packed = pack_directory(context, include or [])
     for line in packed.notices:
         notice(line)
     client = client_for(ctx)
+    ports = published_ports(publish, _merged(client, document, fork)) if publish else {}
     with naming(config_file), upload(client.session, "Uploading files"):
         answer = GenericTasks(client).create(
             document,
@@ -76,7 +83,7 @@ def create(
             inheritContext=inherit_context,
             noPause=no_pause,
         )
-    _created(client, answer, follow=follow)
+    _created(client, answer, follow=follow, ports=ports)
 
 
 def fork(
@@ -126,11 +133,19 @@ def add_generic(app: typer.Typer) -> None:
         app.command()(verb)
 
 
-def _created(client: Client, answer: Json, *, follow: bool) -> None:
+def _merged(client: Client, document: Json, fork: str | None) -> Json:
+    """As the master does: top-level keys of the file replace those of the forked task."""
+    return {**GenericTasks(client).config(fork), **document} if fork else document
+
+
+def _created(
+    client: Client, answer: Json, *, follow: bool, ports: Mapping[int, int] | None = None
+) -> None:
     tell_warnings("task", answer)
     task_id = str(answer["taskId"])
     if not follow:
         typer.echo(task_id)
         return
     notice(f"Created task {task_id}")
-    LogView(follow=True).show(client.task_logs, task_id)
+    with published(client, task_id, ports or {}):
+        LogView(follow=True).show(client.task_logs, task_id)

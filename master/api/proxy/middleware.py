@@ -21,6 +21,7 @@ from master.api.errors import (
     status_of,
 )
 from master.api.middleware import PROXY
+from master.api.proxy.activity import NotedTraffic
 from master.api.proxy.headers import Header, in_query, kept_by_browser, service_token
 from master.api.proxy.http import CutShort, NoTaskAnswer, exchange
 from master.api.proxy.services import ProxiedService, admit, find, opens
@@ -67,7 +68,8 @@ class Proxy:
             why = f"{name} is a TCP port: connect by WebSocket, as `det task tunnel` does"
             await _refuse(scope, receive, send, INVALID, why)
             return
-        await _carry(api, service, scope, receive, send)
+        traffic = NotedTraffic(receive, send, clock=api.services.clock, note=service.note_activity)
+        await _carry(api, service, scope, traffic.receive, traffic.send)
 
 
 async def _carry(

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from starlette.types import Message, Receive, Scope, Send
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidHandshake
+from websockets.exceptions import InvalidHandshake, PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import State
@@ -22,6 +22,9 @@ from master.api.proxy.http import NoTaskAnswer
 NORMAL, GOING_AWAY, INTERNAL = 1000, 1001, 1011
 MAX_CLOSE_BYTES = 123
 """Of the reason in a close frame."""
+TOO_BIG = 1009
+MAX_FROM_TASK_BYTES = 64 * 1024 * 1024
+"""Of one message of a task: it is held until it is whole. Plots in notebooks have some MiB."""
 DRAIN_S = 30.0
 """For a task to take what a client sent before it left."""
 _HANDSHAKE = frozenset(
@@ -116,7 +119,7 @@ class Bridge:
         self._task = ClientProtocol(
             parse_uri(f"ws://{host}{path}" + (f"?{query}" if query else "")),
             subprotocols=[Subprotocol(name) for name in scope.get("subprotocols", ())] or None,
-            max_size=None,
+            max_size=MAX_FROM_TASK_BYTES,
         )
         self._parts: list[bytes] = []
         self._is_text = False
@@ -204,6 +207,9 @@ class Bridge:
 
     def _close_message(self) -> Message:
         close = self._task.close_rcvd
+        if isinstance(self._task.parser_exc, PayloadTooBig):
+            most = MAX_FROM_TASK_BYTES // 1024**2
+            return _closed(TOO_BIG, f"the task sent a message of more than {most} MiB")
         if close is None:
             return _closed(INTERNAL, "the task is gone")
         return _closed(NORMAL if close.code in _UNSAID_CODES else close.code, close.reason)

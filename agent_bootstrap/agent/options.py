@@ -32,7 +32,7 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import LABEL_PATTERN
-from windlass.base.durations import Duration
+from windlass.base.duration_field import Duration
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.no_effect import NoEffect
 from windlass.base.python_name import python_name

@@ -14,7 +14,8 @@ from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.sections.slurm_api import SlurmApiSection, require_many_users, require_slurm
-from windlass.base.durations import Duration, format_duration
+from windlass.base.duration_field import Duration
+from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidArgument
 from windlass.base.sizes import Size
 from windlass.install.hosts import parse_host

@@ -1,12 +1,9 @@
-"""Durations as people write them in YAML: Go style ("90s", "1h30m", "1.5h", "250ms")."""
+"""Durations as people write them in YAML: Go style ("90s", "1h30m", "1.5h", "250ms"). Standard library only."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, PlainSerializer
 
 _UNITS = {
     "ns": 1e-9,
@@ -47,15 +44,3 @@ def format_duration(value: timedelta) -> str:
     if millis:
         text += f"{millis}ms"
     return sign + text
-
-
-def _validate(value: Any) -> Any:
-    if isinstance(value, timedelta):
-        return value
-    if isinstance(value, bool) or not isinstance(value, str):
-        raise ValueError(f'{value!r} is not a duration: write "90s", "5m" or "1h30m"')
-    return parse_duration(value)
-
-
-Duration = Annotated[timedelta, BeforeValidator(_validate), PlainSerializer(format_duration)]
-"""A pydantic field that accepts Go-style durations only; plain numbers are refused, as in master.yaml."""

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-from windlass.base.durations import Duration, format_duration, parse_duration
+from windlass.base.duration_field import Duration
+from windlass.base.durations import format_duration, parse_duration
 
 
 def _positive(value: timedelta) -> timedelta:

@@ -32,7 +32,8 @@ from master.core.expconf.schema import Items, NonNegative, Number, Priority, Sec
 from master.core.expconf.sections import NATIVE_PARALLEL, Pbs, Slurm
 from master.core.expconf.texts import text_problems
 from master.core.words import three_words
-from windlass.base.durations import Duration, format_duration
+from windlass.base.duration_field import Duration
+from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig
 from windlass.base.no_effect import NoEffect
 

@@ -14,6 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}\$?")
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 TTY = "tty:"
 DEFAULT_SHELL, FALLBACK_SHELL = "/bin/bash", "/bin/sh"
+NO_SHELLS = frozenset({"/sbin/nologin", "/usr/sbin/nologin", "/bin/false", "/usr/bin/false"})
 
 
 def write_accounts(folder: Path, who: OsUser, home: str) -> list[tuple[Path, str]]:
@@ -28,14 +29,15 @@ def write_accounts(folder: Path, who: OsUser, home: str) -> list[tuple[Path, str
 
 
 def with_account(
-    originals: Mapping[str, str], who: OsUser, home: str, shell: str = FALLBACK_SHELL
+    originals: Mapping[str, str], who: OsUser, home: str, shell: str = ""
 ) -> dict[str, str]:
-    """Texts of passwd and group, by path, with `who` in front. Pure.
+    """Texts of passwd and group, by path, with `who` in front. Pure. `shell` empty: as that of root, for images.
 
     Without the group `tty`: sshd gives a terminal to it, which it may not where the namespace of the task has no such
     group, and else to the group of who logs in.
     """
     user, group = _name(who.user, who.uid), _name(who.group, who.gid)
+    shell = shell or _shell_of_root(originals.get(PASSWD, ""))
     own = {
         PASSWD: (f"{user}:x:{who.uid}:{who.gid}::{_field(home)}:{shell}", str(who.uid), user),
         GROUP: (f"{group}:x:{who.gid}:", str(who.gid), group),
@@ -71,6 +73,14 @@ def supplementary_groups(who: OsUser) -> list[int]:
     except KeyError:
         return []
     return os.getgrouplist(account.pw_name, who.gid) if account.pw_gid == who.gid else []
+
+
+def _shell_of_root(passwd: str) -> str:
+    for line in passwd.splitlines():
+        match line.split(":"):
+            case ["root", *_, shell] if shell.startswith("/") and shell not in NO_SHELLS:
+                return shell
+    return FALLBACK_SHELL
 
 
 def _name(name: str, number: int) -> str:

@@ -36,15 +36,30 @@ def test_the_tasks_own_names_are_the_only_ones_of_their_words_and_numbers() -> N
 def test_a_name_that_the_file_cannot_hold_is_its_number(name: str) -> None:
     who = OsUser.model_construct(uid=70001, gid=70002, user=name, group=name)
     texts = with_account(MACHINE, who, "/w")
-    assert texts[PASSWD].splitlines()[0] == "70001:x:70001:70002::/w:/bin/sh"
+    assert texts[PASSWD].splitlines()[0] == "70001:x:70001:70002::/w:/bin/bash"
     assert texts[GROUP].splitlines()[0] == "70002:x:70002:"
 
 
 @pytest.mark.parametrize("home", ["/a:b", "/a\nroot::0:0::/:/bin/sh"])
 def test_a_home_cannot_bring_an_account_of_its_own(home: str) -> None:
     lines = with_account(MACHINE, ANN, home)[PASSWD].splitlines()
-    assert lines[0] == "ann:x:1000:100::/:/bin/sh"
+    assert lines[0] == "ann:x:1000:100::/:/bin/bash"
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("passwd", "shell"),
+    [
+        ("root:x:0:0:root:/root:/bin/ash\n", "/bin/ash"),
+        ("ann:x:1000:100::/:/bin/zsh\nroot:x:0:0:root:/root:/usr/sbin/nologin\n", "/bin/sh"),
+        ("root:x:0:0:root:/root:\n", "/bin/sh"),
+        ("", "/bin/sh"),
+    ],
+    ids=["Alpine", "none logs in", "an empty field", "no file"],
+)
+def test_in_an_image_the_shell_is_the_one_that_root_has_there(passwd: str, shell: str) -> None:
+    line = with_account({PASSWD: passwd, GROUP: ""}, ANN, "/w")[PASSWD].splitlines()[0]
+    assert line == f"ann:x:1000:100::/w:{shell}"
 
 
 def test_copies_are_private_until_they_are_given_away(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import NoReturn
 from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
-from windlass.launch.entrypoint import require_python
 from windlass.launch.hooks import find_hooks, run_through_hooks
+from windlass.launch.requirements import require_python
 
 AFTER_HOOKS = "--after-hooks"
 """How the launcher starts itself again from the shell that has sourced the hooks."""

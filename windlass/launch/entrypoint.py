@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
+import pwd
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from windlass.base.errors import InvalidArgument, WindlassError
-from windlass.base.trial_class import PACKAGE, is_trial_class, needs_package
+from windlass.base.trial_class import PACKAGE, is_trial_class
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
 
@@ -24,6 +25,8 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 
+NO_SHELLS = frozenset({"nologin", "false"})
+"""Programs by which accounts say that nobody logs in."""
 DEEPSPEED = f"{PACKAGE}.launch.deepspeed"
 """DeepSpeed hands variables to ranks on other nodes without quoting, which no JSON survives: each rank of the
 published package would end when it reads its DET_RETRY_CONFIG. Without it the package has defaults of its own."""
@@ -40,28 +43,6 @@ def command_of(entrypoint: Any) -> list[str]:
         case str(text) if text.strip():
             return ["sh", "-c", text]
     raise InvalidArgument("the experiment configuration has no entrypoint")
-
-
-def require_python(environ: Mapping[str, str]) -> None:
-    """Whether a name in `environment.python` is on PATH is known after the prologue only. Raises InvalidArgument."""
-    name = environ.get("DET_PYTHON_EXECUTABLE")
-    if name and shutil.which(name, path=environ.get("PATH")) is None:
-        raise InvalidArgument(
-            f"environment.python: {name} is not on PATH here, after the prologue and the startup hooks"
-        )
-
-
-def require_package(entrypoint: Any) -> None:
-    """A Trial class without its package would end with a traceback about another module. Raises InvalidArgument."""
-    if not is_trial_class(entrypoint):
-        return
-    probe = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{PACKAGE}') is None)"
-    try:
-        found = subprocess.run(["python3", "-c", probe], check=False).returncode == 0
-    except FileNotFoundError:
-        found = False
-    if not found:
-        raise InvalidArgument(needs_package(entrypoint))
 
 
 def run_entrypoint(
@@ -124,4 +105,17 @@ def program_environment(command: Sequence[str], environ: Mapping[str, str]) -> d
         changed["PATH"] = f"{base}/bin{os.pathsep}{environ.get('PATH', os.defpath)}"
     if any(DEEPSPEED in word for word in command):
         changed.pop("DET_RETRY_CONFIG", None)
+    shell = login_shell(os.getuid())
+    if shell:
+        changed.setdefault("SHELL", shell)
     return changed
+
+
+def login_shell(uid: int) -> str:
+    """That of passwd, which terminals of JupyterLab, tmux and others start. Empty: it has none that runs here."""
+    try:
+        shell = pwd.getpwuid(uid).pw_shell
+    except KeyError:
+        return ""
+    runs = Path(shell).name not in NO_SHELLS and os.access(shell, os.X_OK)
+    return shell if runs else ""

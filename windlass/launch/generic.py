@@ -8,8 +8,8 @@ from windlass.core._info import ClusterInfo, run_dir, write_info
 from windlass.core._session import TaskSession
 from windlass.launch.command import arguments_of
 from windlass.launch.entrypoint import run_entrypoint
+from windlass.launch.preparation import prepare
 from windlass.launch.rendezvous import rendezvous
-from windlass.launch.service import prepare
 
 __all__ = ["prepare", "start"]
 

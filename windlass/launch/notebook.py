@@ -14,13 +14,10 @@ from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
 from windlass.launch.entrypoint import run_entrypoint
 from windlass.launch.idleness import Usage, is_idle
-from windlass.launch.service import (
-    listen_address,
-    own_port,
-    prepare,
-    require_module,
-    until_ready,
-)
+from windlass.launch.ports import listen_address, own_port
+from windlass.launch.preparation import prepare
+from windlass.launch.readiness import until_ready
+from windlass.launch.requirements import require_module
 
 __all__ = ["prepare", "start"]
 

@@ -15,7 +15,9 @@ from windlass.base.errors import InvalidArgument
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
 from windlass.launch.entrypoint import program_environment, run_entrypoint
-from windlass.launch.service import listen_address, own_port, prepare, until_ready
+from windlass.launch.ports import listen_address, own_port
+from windlass.launch.preparation import prepare
+from windlass.launch.readiness import until_ready
 
 __all__ = ["prepare", "start"]
 

@@ -8,21 +8,16 @@ from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.core._info import ClusterInfo, run_dir, write_info
 from windlass.core._session import TaskSession
 from windlass.core._storage import build_storage
-from windlass.launch.accelerators import find_accelerators, report_accelerators
-from windlass.launch.context_files import install_model_definition
-from windlass.launch.entrypoint import command_of, require_package, run_entrypoint
+from windlass.launch import preparation
+from windlass.launch.entrypoint import command_of, run_entrypoint
 from windlass.launch.rendezvous import rendezvous
-from windlass.launch.task_folder import enter_task
+from windlass.launch.requirements import require_package
 from windlass.storage import require_usable
 
 
 def prepare(info: ClusterInfo, session: TaskSession) -> None:
     """Everything that comes before the startup hooks. Leaves us in the working directory."""
-    work_dir = enter_task(info)
-    install_model_definition(session, info.task_id, (run_dir() / "train" / "model", work_dir))
-    accelerators = find_accelerators(info.slot_ids, os.environ)
-    write_info(run_dir() / "info", "resources.json", accelerators.to_json())
-    report_accelerators(session, info, accelerators, os.environ.get("DET_CONTAINER_ID", ""))
+    preparation.prepare(info, session, run_dir() / "train" / "model")
 
 
 def start(info: ClusterInfo, session: TaskSession) -> int:

@@ -355,5 +355,6 @@ def test_the_agents_choice_of_gpus_is_believed(
 def test_deepspeeds_launcher_is_not_given_json_that_it_would_break(
     entrypoint: str | list[str], kept: bool
 ) -> None:
-    given = program_environment(command_of(entrypoint), {"DET_RETRY_CONFIG": "{}", "A": "b"})
-    assert given == ({"DET_RETRY_CONFIG": "{}", "A": "b"} if kept else {"A": "b"})
+    own = {"A": "b", "SHELL": "/bin/s"}
+    given = program_environment(command_of(entrypoint), {"DET_RETRY_CONFIG": "{}", **own})
+    assert given == ({"DET_RETRY_CONFIG": "{}"} if kept else {}) | own

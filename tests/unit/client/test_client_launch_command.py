@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from client_scripted_master import WAIT_S, ScriptedMaster
 
 from windlass.base.errors import InvalidArgument
 from windlass.launch.command import arguments_of
+from windlass.launch.entrypoint import login_shell
 
 REPOSITORY = Path(__file__).parents[3]
 TASK = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -118,6 +120,29 @@ def test_the_info_files_say_what_it_is_and_nothing_of_an_earlier_trial(
 def test_a_program_in_it_learns_where_it_runs(launch: CommandLaunch) -> None:
     program = "from windlass import get_cluster_info as i; print(i().task_type, i().agent_id)"
     assert launch.run(sys.executable, "-c", program) == (0, "COMMAND agent-0\n", "")
+
+
+@pytest.mark.parametrize("given", [None, "/bin/mine"])
+def test_its_shell_is_that_of_passwd_unless_the_user_says_another(
+    given: str | None, launch: CommandLaunch
+) -> None:
+    if given is not None:
+        launch.environ["SHELL"] = given
+    own = given or pwd.getpwuid(os.getuid()).pw_shell
+    assert launch.run("printenv", "SHELL") == (0, f"{own}\n", "")
+
+
+@pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false", "/bin/not-in-this-image", ""])
+def test_what_nobody_can_log_in_with_is_no_shell(
+    shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = pwd.struct_passwd(("ann", "x", 1000, 1000, "", "/home/ann", shell))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: account)
+    assert login_shell(1000) == ""
+
+
+def test_who_has_no_account_has_no_shell() -> None:
+    assert login_shell(2**31 - 3) == ""
 
 
 def test_without_a_program_the_hooks_are_all(launch: CommandLaunch) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from windlass.base.errors import InvalidArgument
 from windlass.launch.idleness import Usage, is_idle
 from windlass.launch.notebook import options
-from windlass.launch.service import LOOPBACK, end_told, hold
+from windlass.launch.ports import LOOPBACK, hold
+from windlass.launch.readiness import end_told
 from windlass.launch.shell import passed, require_rights
 
 KERNEL = {"connections": 0, "execution_state": "idle", "last_activity": "2026-01-01T00:00:00Z"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from windlass.base.errors import InvalidArgument
-from windlass.launch.service import require_module
+from windlass.launch.requirements import require_module
 from windlass.launch.tensorboard import options
 from windlass.launch.tensorboard_files import Files, Source, read_sources
 from windlass.storage import LocalStorage

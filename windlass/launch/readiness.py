@@ -1,0 +1,67 @@
+"""When a service is ready: a line of its output says so, and the master tells its users."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import IO
+
+from windlass.base.errors import WindlassError
+from windlass.core._info import ClusterInfo
+from windlass.core._session import TaskSession
+
+
+def end_told(ends_at: str) -> str:
+    """`ends_at`: as the API writes times."""
+    when = datetime.fromisoformat(ends_at).astimezone(UTC)
+    return (
+        f"This task ends at {when:%Y-%m-%d %H:%M} UTC, with the time of its node. Then only what lies in mounted "
+        "folders (bind_mounts) is kept: save files there"
+    )
+
+
+def until_ready(
+    pattern: str,
+    session: TaskSession,
+    info: ClusterInfo,
+    *,
+    on_end_known: Callable[[str], object] = lambda _: None,
+    **told: str,
+) -> Callable[[IO[bytes]], threading.Thread]:
+    """Copies what a service prints to our stderr; the master is told at the first line that matches.
+
+    `told`: what it is told beside that. `on_end_known`: is given a sentence for its users, if its machine has an end.
+    """
+    line_of_ready = re.compile(pattern)
+
+    def tell() -> None:
+        try:
+            path = f"/api/v1/allocations/{info.allocation_id}/ready"
+            ends_at = session.request("POST", path, query=told).get("endsAt")
+            if ends_at:
+                said = end_told(str(ends_at))
+                print(f"windlass launch: {said}", flush=True)
+                on_end_known(said)
+        except WindlassError as problem:
+            print(
+                f"windlass launch: cannot tell the master that it is ready: {problem}", flush=True
+            )
+
+    def copy(output: IO[bytes]) -> None:
+        waiting = True
+        for line in output:
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            if waiting and line_of_ready.search(line.decode(errors="replace")):
+                waiting = False
+                threading.Thread(target=tell, name="ready", daemon=True).start()
+
+    def watch(output: IO[bytes]) -> threading.Thread:
+        thread = threading.Thread(target=copy, args=[output], name="output", daemon=True)
+        thread.start()
+        return thread
+
+    return watch

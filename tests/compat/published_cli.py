@@ -50,7 +50,9 @@ if sys.argv[1] == "verbs":
     cli.add_args(parser, det.all_args_description)
     print(json.dumps([verb for verb in verbs(parser) if not verb.endswith("help")]))
 else:
-    lines, answers = sys.stdin, os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the client starts writes elsewhere
+    lines, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    # What the client starts reads nothing, and writes elsewhere.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
     for line in lines:
         print(json.dumps(run(json.loads(line))), file=answers, flush=True)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 from test_published_client import CONFIG, MODEL, PUBLISHED_PYTHON
 
 from tests.published import needs_published, published
-from tests.real_cluster import RealCluster
+from tests.real_cluster import Json, RealCluster, eventually
+from windlass.sdk.context_dir import pack_directory
+from windlass.sdk.interactive import COMMAND, NOTEBOOK, SHELL, TENSORBOARD, Kind
 
-pytestmark = needs_published
+pytestmark = [needs_published, pytest.mark.timeout(300)]
 MISSING = "is not implemented in this version of Windlass"
+AUX = {"resources": {"slots": 0}}
+HELD = {"entrypoint": ["sleep", "600"], **AUX}
 
 # Each line: what is expected of the words after `det`. `ok`: it succeeds. `missing`: it fails with the sentence of
 # a 501. `any`: it ends by itself. Else: it fails, and says that. In braces: what the fixture `ids` makes.
@@ -82,42 +87,67 @@ ok | command logs {c}
 ok | command set priority {c} 9
 ok | command run --detach true
 ok | task list
+ok | task list --json
+ok | task list --csv
 ok | task logs {c}
-missing | task config {c}
-missing | task create {config}
-missing | task fork {c}
-missing | task pause {c}
-missing | task unpause {c}
-missing | task kill {c}
+make sure task is of type GENERIC | task config {c}
+ok | task create {task}
+ok | task config {g}
+ok | task config {g} --json
+make sure task is of type GENERIC | task fork {c}
+ok | task fork {g}
+make sure task is of type GENERIC | task pause {c}
+ok | task pause {g}
+make sure task is of type GENERIC | task unpause {c}
+ok | task unpause {g}
+make sure task is of type GENERIC | task kill {c}
+ok | task kill --root {g}
+as it is in state COMPLETED | task kill {o}
+it is in state COMPLETED | task pause {o}
+in state COMPLETED | task unpause {o}
 missing | task cleanup-logs
 ok | command kill {c}
+ok | notebook list
+ok | notebook list -a
+ok | notebook list -a --json
+ok | notebook list -a --csv
+ok | notebook start --detach --config resources.slots=0
+ok | notebook config {n}
+ok | notebook logs {n}
+ok | notebook open {n}
+ok | notebook start --preview
+ok | notebook set priority {n} 9
+ok | notebook kill {n}
+ok | notebook kill {n}
+ok | shell list
+ok | shell list -a
+ok | shell list -a --json
+ok | shell list -a --csv
+ok | shell start --detach --config resources.slots=0
+ok | shell config {s}
+ok | shell logs {s}
+ok | shell open {s} true
+ok | shell show-ssh-command {s}
+ok | shell show_ssh_command {s}
+ok | shell set priority {s} 9
+ok | shell kill {s}
+ok | shell kill {s}
+ok | tensorboard list
+ok | tensorboard list -a
+ok | tensorboard list -a --json
+ok | tensorboard list -a --csv
+ok | tensorboard start --detach {e}
+ok | tensorboard config {b}
+ok | tensorboard logs {b}
+ok | tensorboard open {b}
+ok | tensorboard set priority {b} 9
+ok | tensorboard kill {b}
+ok | tensorboard kill {b}
+Either experiment_ids or trial_ids must be specified | tensorboard start
 ok | agent disable node
 ok | agent enable node
 ok | slot disable node 0
 ok | slot enable node 0
-missing | notebook list
-missing | notebook start --detach
-missing | notebook config x
-missing | notebook kill x
-missing | notebook logs x
-missing | notebook open x
-missing | notebook set priority x 1
-missing | shell list
-missing | shell start --detach
-missing | shell config x
-missing | shell kill x
-missing | shell logs x
-missing | shell open x
-missing | shell set priority x 1
-missing | shell show-ssh-command x
-missing | shell show_ssh_command x
-missing | tensorboard list
-missing | tensorboard start {e} --detach
-missing | tensorboard config x
-missing | tensorboard kill x
-missing | tensorboard logs x
-missing | tensorboard open x
-missing | tensorboard set priority x 1
 ok | experiment list
 ok | experiment describe {e}
 ok | experiment config {e}
@@ -214,24 +244,47 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 @pytest.fixture(scope="module")
 def ids(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    config = tmp_path_factory.mktemp("config") / "config.yaml"
+    folder = tmp_path_factory.mktemp("config")
+    config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
     config.write_text(CONFIG)
+    task.write_text(yaml.safe_dump(HELD))
+    hooks.mkdir()
+    # They need no JupyterLab and no TensorBoard: they get no further than this.
+    (hooks / "startup-hook.sh").write_text("sleep 600\n")
     experiment = cluster.submit(yaml.safe_load(CONFIG), MODEL)
-    command = cluster.client.session.post(
-        "/api/v1/commands",
-        {"config": {"entrypoint": ["sleep", "600"], "resources": {"slots": 0}}},
-    )
+    ended = generic(cluster, {**HELD, "entrypoint": ["true"]})
+    command = launched(cluster, COMMAND, HELD)
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     (trial,) = cluster.trials(experiment)
+    eventually(f"{ended} ends", lambda: cluster.get(f"/api/v1/tasks/{ended}")["task"]["endTime"])
     return {
         "{e}": str(experiment),
         "{t}": str(trial["id"]),
         "{u}": str(cluster.client.checkpoints(experiment)[0]["uuid"]),
-        "{c}": str(command["command"]["id"]),
-        "{j}": str(command["command"]["jobId"]),
+        "{c}": str(command["id"]),
+        "{j}": str(command["jobId"]),
+        "{n}": str(launched(cluster, NOTEBOOK, AUX, hooks)["id"]),
+        "{s}": str(launched(cluster, SHELL, AUX)["id"]),
+        "{b}": str(launched(cluster, TENSORBOARD, {}, hooks, experimentIds=[experiment])["id"]),
+        "{g}": generic(cluster, HELD),
+        "{o}": ended,
         "{config}": str(config),
+        "{task}": str(task),
         "{model}": str(MODEL),
     }
+
+
+def launched(
+    cluster: RealCluster, kind: Kind, config: Json, files: Path | None = None, **more: object
+) -> Json:
+    tasks = cluster.client.interactive(kind)
+    return dict(tasks.launch(config, pack_directory(files).files, **more)[kind.one])
+
+
+def generic(cluster: RealCluster, config: Json) -> str:
+    """The id of a new task."""
+    body = {"config": yaml.safe_dump(config)}
+    return str(cluster.client.session.post("/api/v1/generic-tasks", body)["taskId"])
 
 
 def lines() -> list[tuple[str, list[str]]]:
@@ -253,13 +306,13 @@ def test_no_verb_is_left_out(cluster: RealCluster) -> None:
 def test_every_verb_is_answered(cluster: RealCluster, ids: dict[str, str]) -> None:
     process = published(cluster, "run")
     asked = [["-m", cluster.url, *(filled(w, ids) for w in words)] for _, words in lines()]
-    answered, _ = process.communicate("\n".join(map(json.dumps, asked)), timeout=100)
+    answered, _ = process.communicate("\n".join(map(json.dumps, asked)), timeout=240)
     wrong = []
     for (expected, words), line in zip(lines(), answered.splitlines(), strict=True):
         answer = json.loads(line)
         if answer["crash"] or not as_expected(expected, answer["code"], answer["said"]):
             wrong.append((expected, " ".join(words), answer))
-    assert wrong == []
+    assert wrong == [], "\n".join(map(str, wrong))
 
 
 def filled(word: str, ids: dict[str, str]) -> str:

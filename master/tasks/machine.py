@@ -26,6 +26,9 @@ SUCCESS = "success"
 ACTIVITY_WRITTEN_EVERY = timedelta(seconds=30)
 """At most: after a restart of the master an idle task may end so much too early."""
 
+TOLD_AFTER_RESTART = timedelta(minutes=2)
+"""Agents are back by then, and launchers have reported."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStep:
@@ -43,6 +46,7 @@ def launch(state: TaskState, now: datetime) -> TaskStep:
 
 def settle(state: TaskState, now: datetime) -> TaskStep:
     """Make the allocation match the phase: for a restarted master."""
+    state = _with_activity(state, _active_at_least(state, now))
     allocation = state.open_allocation
     if allocation is not None:
         return _allocation_stepped(state, now, (allocation, ()))
@@ -168,6 +172,12 @@ def is_activity_due(state: TaskState, active_at: datetime | None) -> bool:
     return active_at - state.active_at >= min(limit / 10, ACTIVITY_WRITTEN_EVERY)
 
 
+def _active_at_least(state: TaskState, now: datetime) -> datetime | None:
+    """While there was no master nobody could tell it: whoever is in use says so before the task is ended."""
+    limit = state.idle_timeout
+    return None if limit is None else now - limit + min(limit, TOLD_AFTER_RESTART)
+
+
 def _with_activity(state: TaskState, active_at: datetime | None) -> TaskState:
     if active_at is None or state.active_at is None or active_at <= state.active_at:
         return state
@@ -235,8 +245,9 @@ def _allocation_stepped(state: TaskState, now: datetime, step: allocation_machin
     runs = allocation.is_open and allocation.phase is AllocationPhase.RUNNING
     if runs and state.kind.readiness is Readiness.STARTED:
         allocation = allocation_machine.marked_ready(allocation)
+    serves = allocation.ready and not (state.allocation is not None and state.allocation.ready)
     state = replace(state, allocation=allocation)
-    if runs and state.active_at is None:
+    if runs and (state.active_at is None or serves):
         state = replace(state, active_at=now)
     if was_open and allocation.outcome is not None:
         state = _allocation_ended(state, now, allocation, allocation.outcome)

@@ -20,7 +20,7 @@ from master.core.words import three_words
 from master.store import tables
 from master.tasks.kinds import KINDS, KindPort, Launch, Readiness, TaskKind
 from master.tasks.live import LiveTask
-from master.tasks.machine import ACTIVITY_WRITTEN_EVERY
+from master.tasks.machine import ACTIVITY_WRITTEN_EVERY, TOLD_AFTER_RESTART
 from master.tasks.service import NewTask
 from rm_backends.base import Container, ContainerExit, ContainerPhase, Granted, ResourceChanged
 from tests.fakes.actors import ADMIN
@@ -217,16 +217,58 @@ async def test_a_restart_does_not_forget_when_it_was_active(
     cluster.commands.note_activity(live.id)
     await cluster.commands.roots.tick()
     await cluster.crash()
-    clock.advance(599)
+    clock.advance(300)
     cluster = await ScriptedCluster.start(tmp_path, clock)
-    await cluster.commands.roots.tick()
     again = cluster.commands.live(live.id)
     assert again is not None
+    clock.advance(299)
+    await cluster.commands.roots.tick()
     assert phase_of(again) == "ACTIVE"
     clock.advance(1)
     await cluster.commands.roots.tick()
     assert phase_of(again) == "STOPPING"
     await cluster.crash()
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_one_that_is_used_while_the_master_is_away_has_time_to_say_so(
+    tmp_path: Path, make_gadgets: MakeGadgets, is_used: bool
+) -> None:
+    make_gadgets(idle_timeout=lambda config: timedelta(minutes=10))
+    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    live = await running(cluster)
+    await cluster.crash()
+    clock.advance(10**5)
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    again = cluster.commands.live(live.id)
+    assert again is not None
+    clock.advance(TOLD_AFTER_RESTART.total_seconds() - 1)
+    if is_used:
+        cluster.commands.note_activity(live.id)
+    await cluster.commands.roots.tick()
+    assert phase_of(again) == "ACTIVE"
+    clock.advance(1)
+    await cluster.commands.roots.tick()
+    assert phase_of(again) == ("ACTIVE" if is_used else "STOPPING")
+    await cluster.crash()
+
+
+async def test_the_time_begins_anew_when_it_is_ready(
+    cluster: ScriptedCluster, make_gadgets: MakeGadgets
+) -> None:
+    make_gadgets(readiness=Readiness.REPORTED, idle_timeout=lambda config: timedelta(minutes=10))
+    live = await running(cluster)
+    run = f"{live.id}.1"
+    cluster.clock.advance(599)
+    await cluster.allocations.mark_ready(run)
+    cluster.clock.advance(599)
+    await cluster.allocations.mark_ready(run)
+    await cluster.commands.roots.tick()
+    assert phase_of(live) == "ACTIVE"
+    cluster.clock.advance(1)
+    await cluster.commands.roots.tick()
+    assert phase_of(live) == "STOPPING", "who says it twice gains nothing"
 
 
 async def test_a_kind_that_is_never_idle_runs_on(cluster: ScriptedCluster) -> None:

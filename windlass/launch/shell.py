@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from windlass.base.errors import InvalidArgument
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
 from windlass.launch.entrypoint import program_environment, run_entrypoint
+from windlass.launch.login_profile import write_greeting, write_profile
 from windlass.launch.ports import listen_address, own_port
 from windlass.launch.preparation import prepare
 from windlass.launch.readiness import until_ready
@@ -46,12 +46,6 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 """An empty folder that sshd wants when it runs as root."""
 _NOT_PASSED = re.compile(r"_|HOME|TERM|LANG|LC_.*|SHLVL|PWD|OLDPWD|.*(%%|\(\)).*")
 """Of the session itself, or functions of a shell."""
-PROFILE = """\
-# Logins keep the programs of this task: /etc/profile replaces PATH.
-export PATH={path}
-# What users are told, such as the end of its batch job.
-if [ -t 1 ] && [ -e {greeting} ]; then cat {greeting}; fi
-"""
 
 
 def start(info: ClusterInfo, session: TaskSession) -> int:
@@ -61,13 +55,17 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
         program = sshd()
         if os.getuid() == 0:
             require_rights(Path("/proc/self/status").read_text())
-        user = login_name()
+        account = own_account()
         environment = program_environment([program], os.environ)
         write_access(folder, environment)
         greeting = folder / "greeting"
-        keep_path(Path.cwd(), environment.get("PATH", ""), greeting)
+        write_profile(Path(account.pw_dir), environment.get("PATH", ""), greeting)
         watch = until_ready(
-            READY, session, info, os_user=user, on_end_known=partial(write_line, greeting)
+            READY,
+            session,
+            info,
+            os_user=account.pw_name,
+            on_end_known=partial(write_greeting, greeting),
         )
         with own_port(PORT, session, info) as port:
             command = [program, "-f", str(folder / "sshd_config"), "-p", str(port), "-D", "-e"]
@@ -96,10 +94,10 @@ def require_rights(status: str) -> None:
         )
 
 
-def login_name() -> str:
+def own_account() -> pwd.struct_passwd:
     """Whom sshd lets in: without root it can log in nobody but itself. Raises InvalidArgument."""
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(os.getuid())
     except KeyError:
         raise InvalidArgument(
             f"uid {os.getuid()} has no name here, and sshd logs in nobody without one: add it to /etc/passwd"
@@ -123,17 +121,3 @@ def passed(environment: Mapping[str, str]) -> Iterator[str]:
         if not _NOT_PASSED.fullmatch(name) and not value.endswith("\\"):
             text = f"{name}={value}".replace("\n", "\\n").replace('"', '\\"')
             yield f'environment="{text}"'
-
-
-def write_line(path: Path, text: str) -> None:
-    path.write_text(f"{text}\n")
-
-
-def keep_path(home: Path, path: str, greeting: Path) -> None:
-    """Where the home of the task is its own folder."""
-    profiles = [home / name for name in (".bash_profile", ".bash_login", ".profile")]
-    is_own = home.is_relative_to(run_dir()) and pwd.getpwuid(os.getuid()).pw_dir == str(home)
-    if is_own and path and not any(profile.exists() for profile in profiles):
-        profiles[-1].write_text(
-            PROFILE.format(path=shlex.quote(path), greeting=shlex.quote(str(greeting)))
-        )

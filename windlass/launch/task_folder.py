@@ -24,6 +24,17 @@ def enter_task(info: ClusterInfo) -> Path:
     return work_dir
 
 
+def is_own(folder: Path, mountinfo: str | None = None) -> bool:
+    """Whether it is gone with the task. What is mounted is not, nor what lies elsewhere: it may be the user's."""
+    top, folder = run_dir().resolve(), folder.resolve()
+    if mountinfo is None:
+        mountinfo = Path("/proc/self/mountinfo").read_text()
+    mounted = (Path(line.split()[4]) for line in mountinfo.splitlines())
+    return folder.is_relative_to(top) and not any(
+        top in point.parents and folder.is_relative_to(point) for point in mounted
+    )
+
+
 def _link_output(logs: Path) -> None:
     """Ranks started over ssh write to these, and so into this container's log."""
     logs.mkdir(parents=True, exist_ok=True)

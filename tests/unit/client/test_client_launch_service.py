@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument
-from windlass.launch.idleness import Usage, is_idle
+from windlass.launch.idle_reports import Jupyter
+from windlass.launch.idleness import REPORT_EVERY_S, Usage, is_idle, report_every_s
+from windlass.launch.login_profile import write_profile
 from windlass.launch.notebook import options
 from windlass.launch.ports import LOOPBACK, hold
 from windlass.launch.readiness import end_told
 from windlass.launch.shell import passed, require_rights
+from windlass.launch.task_folder import is_own
 
 KERNEL = {"connections": 0, "execution_state": "idle", "last_activity": "2026-01-01T00:00:00Z"}
 LATER = {**KERNEL, "last_activity": "2026-01-01T00:00:30Z"}
@@ -44,6 +50,43 @@ def test_what_counts_as_idle(kind: str, now: Usage, before: Usage | None, idle: 
     assert is_idle(kind, now, before) is idle
 
 
+@pytest.mark.parametrize(
+    ("timeout", "every_s"),
+    [("0s", REPORT_EVERY_S), ("8s", 2.0), ("2m", REPORT_EVERY_S), ("24h", REPORT_EVERY_S)],
+)
+def test_reports_come_often_enough_for_a_short_time_out(timeout: str, every_s: float) -> None:
+    assert report_every_s(parse_duration(timeout)) == every_s
+
+
+def test_what_is_mounted_or_elsewhere_is_not_the_tasks_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "run"
+    monkeypatch.setenv("DET_RUN_DIR", str(run_dir))
+    mounts = "".join(
+        f"1 0 8:1 / {place} rw - ext4 /dev/sda1 rw\n"
+        for place in ("/", run_dir, run_dir / "workdir" / "mounted")
+    )
+    assert is_own(run_dir / "workdir", mounts)
+    assert is_own(run_dir / "workdir" / "mounted2", mounts)
+    assert not is_own(run_dir / "workdir" / "mounted" / "below", mounts)
+    assert not is_own(tmp_path, mounts)
+
+
+def test_logins_keep_the_path_unless_a_profile_was_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_RUN_DIR", str(tmp_path))
+    write_profile(tmp_path, "/own/bin:/bin", tmp_path / "greeting")
+    login = ["bash", "--login", "-c", "echo $PATH"]
+    environment = {"HOME": str(tmp_path)}
+    said = subprocess.run(login, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "/own/bin:/bin\n"
+    (tmp_path / ".profile").rename(tmp_path / ".bash_login")
+    write_profile(tmp_path, "/other", tmp_path / "greeting")
+    assert not (tmp_path / ".profile").exists()
+
+
 def test_sessions_get_the_environment_but_what_is_theirs() -> None:
     environment = {"A": "1", "HOME": "/h", "TERM": "x", "LC_ALL": "C", "BASH_FUNC_f%%": "() {"}
     assert list(passed(environment)) == ['environment="A=1"']
@@ -65,9 +108,11 @@ def test_a_port_is_held_until_the_service_listens() -> None:
 def test_services_listen_for_this_machine_alone_unless_the_agent_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert options("/", 1)[0] == "--ServerApp.ip=127.0.0.1"
+    jupyter = Jupyter(task_id="t", port=1, token="secret")
+    assert options(jupyter)[0] == "--ServerApp.ip=127.0.0.1"
     monkeypatch.setenv("WINDLASS_LISTEN_ADDRESS", "0.0.0.0")  # noqa: S104
-    assert options("/", 1)[0] == "--ServerApp.ip=0.0.0.0"
+    assert options(jupyter)[0] == "--ServerApp.ip=0.0.0.0"
+    assert not any("secret" in option for option in options(jupyter))
 
 
 def test_a_shell_as_root_says_at_once_that_nobody_could_log_in() -> None:

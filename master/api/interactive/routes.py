@@ -64,7 +64,9 @@ def router_of(kind: WireKind) -> APIRouter:
         if body.template_name:
             raise NotFound("template", body.template_name)
         workspace_id = body.workspace_id or UNCATEGORIZED
-        await api.reads.workspaces.workspace(workspace_id, visible)
+        found = await api.reads.workspaces.workspace(workspace_id, visible)
+        if found.workspace.archived:
+            raise NotFound("workspace", workspace_id, ": it is archived")
         more = await kind.look_up(api, body, principal, visible)
         new = NewTask(
             type=kind.type,

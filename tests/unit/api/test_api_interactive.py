@@ -9,10 +9,14 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.core.words import three_words
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
 from master.tasks.live import LiveTask
 from tests.fakes.api_world import PASSWORD, ApiWorld
+from windlass.sdk.interactive import KINDS
 
 SHELLS, NOTEBOOKS = "/api/v1/shells", "/api/v1/notebooks"
+GENERIC = "/api/v1/generic-tasks"
 
 
 def live_of(world: ApiWorld, task_id: str) -> LiveTask:
@@ -160,6 +164,26 @@ async def test_a_bad_notebook_is_refused_with_its_key(
     refused = await world.refused(400, "POST", NOTEBOOKS, {"config": config})
     assert says in refused
     assert "notebook configuration" in refused
+
+
+@pytest.mark.parametrize(
+    ("url", "table"),
+    [
+        *((f"/api/v1/{kind.many}", tables.Workspace) for kind in KINDS),
+        (GENERIC, tables.Workspace),
+        (GENERIC, tables.Project),
+    ],
+)
+async def test_nothing_is_launched_in_what_is_archived(
+    world: ApiWorld, url: str, table: type[tables.Workspace | tables.Project]
+) -> None:
+    uow = UnitOfWork()
+    uow.update(table, {"id": 1}, {"archived": True}, expect=1)
+    await world.services.store.commit(uow)
+    config: Any = "entrypoint: [x]" if url == GENERIC else {"entrypoint": ["x"]}
+    refused = await world.refused(404, "POST", url, {"config": config})
+    assert "1' not found: it is archived" in refused
+    assert await world.ok("GET", "/api/v1/tasks") == {"allocationIdToSummary": {}}
 
 
 async def test_keys_of_other_kinds_are_told_to_have_no_effect(world: ApiWorld) -> None:

@@ -6,21 +6,12 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import IO
 
 from windlass.base.errors import WindlassError
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
-
-
-def end_told(ends_at: str) -> str:
-    """`ends_at`: as the API writes times."""
-    when = datetime.fromisoformat(ends_at).astimezone(UTC)
-    return (
-        f"This task ends at {when:%Y-%m-%d %H:%M} UTC, with the time of its node. Then only what lies in mounted "
-        "folders (bind_mounts) is kept: save files there"
-    )
+from windlass.launch.task_end import follow_end, looks
 
 
 def until_ready(
@@ -33,22 +24,30 @@ def until_ready(
 ) -> Callable[[IO[bytes]], threading.Thread]:
     """Copies what a service prints to our stderr; the master is told at the first line that matches.
 
-    `told`: what it is told beside that. `on_end_known`: is given a sentence for its users, if its machine has an end.
+    `told`: what it is told beside that. `on_end_known`: is given a sentence for its users, if its machine has an end,
+    and another if that moves.
     """
     line_of_ready = re.compile(pattern)
 
+    def ready(*, retry: bool = False) -> str | None:
+        """When the time of its machine is over, as far as the master knows."""
+        path = f"/api/v1/allocations/{info.allocation_id}/ready"
+        ends_at = session.request("POST", path, query=told, retry=retry).get("endsAt")
+        return None if ends_at is None else str(ends_at)
+
+    def tell_users(said: str) -> None:
+        print(f"windlass launch: {said}", flush=True)
+        on_end_known(said)
+
     def tell() -> None:
+        ends_at = None
         try:
-            path = f"/api/v1/allocations/{info.allocation_id}/ready"
-            ends_at = session.request("POST", path, query=told).get("endsAt")
-            if ends_at:
-                said = end_told(str(ends_at))
-                print(f"windlass launch: {said}", flush=True)
-                on_end_known(said)
+            ends_at = ready(retry=True)
         except WindlassError as problem:
             print(
                 f"windlass launch: cannot tell the master that it is ready: {problem}", flush=True
             )
+        follow_end(ends_at, ready, tell_users, looks())
 
     def copy(output: IO[bytes]) -> None:
         waiting = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.base.durations import parse_duration
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, WindlassError
 from windlass.launch.idle_reports import Jupyter
 from windlass.launch.idleness import REPORT_EVERY_S, Usage, is_idle, report_every_s
 from windlass.launch.login_profile import write_profile
 from windlass.launch.notebook import options
 from windlass.launch.ports import LOOPBACK, hold
-from windlass.launch.readiness import end_told
 from windlass.launch.shell import passed, require_rights
+from windlass.launch.task_end import end_told, follow_end, looks
 from windlass.launch.task_folder import is_own
 
 KERNEL = {"connections": 0, "execution_state": "idle", "last_activity": "2026-01-01T00:00:00Z"}
@@ -125,6 +126,25 @@ def test_when_it_ends_is_told_with_what_is_kept() -> None:
     told = end_told("2026-11-24T18:00:00.000000Z")
     assert told.startswith("This task ends at 2026-11-24 18:00 UTC, with the time of its node. ")
     assert "bind_mounts" in told
+
+
+def test_an_end_is_told_once_it_is_known_and_again_when_it_moves() -> None:
+    known, moved = "2026-11-24T18:00:00.000000Z", "2026-11-24T17:00:00.000000Z"
+    rounded = "2026-11-24T18:00:01.000000Z"
+    answers: list[str | WindlassError | None] = [None, known, rounded, WindlassError("away")]
+    answers += [None, known, moved, moved]
+    following = iter(answers)
+
+    def ask() -> str | None:
+        answer = next(following)
+        if isinstance(answer, WindlassError):
+            raise answer
+        return answer
+
+    said: list[str] = []
+    follow_end(None, ask, said.append, [0.0] * len(answers))
+    assert said == [end_told(known), end_told(moved)]
+    assert list(islice(looks(), 6)) == [5, 10, 20, 40, 60, 60]
 
 
 def as_sshd_reads(option: str) -> str:

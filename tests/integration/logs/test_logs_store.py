@@ -22,6 +22,8 @@ from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+SLOW, SLOW_LINE = "(a?){0,50}(a|aa|aaa)*" * 20 + "b", "aab" * 10
+"""An expression, and a line that takes milliseconds of it."""
 
 
 @pytest.fixture
@@ -230,6 +232,36 @@ async def test_a_search_that_takes_too_long_is_given_up(logs: LogStore) -> None:
     await logs.append(posted("a"))
     with pytest.raises(InvalidArgument, match="this search has used up its -1 seconds of CPU time"):
         await lines_of(logs, search_text="a", regex=True)
+
+
+async def test_a_search_is_given_up_where_its_cpu_time_is_used_up(logs: LogStore) -> None:
+    logs._regex = RegexFilter(search_cpu_s=0.05)
+    await logs.append(posted(*[SLOW_LINE] * 1_000))
+    with pytest.raises(InvalidArgument, match=r"used up its 0\.05 seconds") as refused:
+        await lines_of(logs, search_text=SLOW, regex=True, by=1)
+    looked_at = re.search(r"after (\d+) lines", str(refused.value))
+    assert looked_at is not None
+    assert 0 < int(looked_at[1]) < 1_000
+    assert await lines_of(logs, search_text="^a{3}", regex=True, by=1) == []
+
+
+async def test_a_user_of_many_slow_searches_keeps_nobody_waiting(logs: LogStore) -> None:
+    await logs.append(posted(*[SLOW_LINE] * 10))
+    over: list[int] = []
+
+    async def search(user: int, text: str, expected: int) -> None:
+        found = await lines_of(logs, search_text=text, regex=True, by=user)
+        assert len(found) == expected
+        over.append(user)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(search(1, SLOW, 10))
+        await asyncio.sleep(0)
+        await group.create_task(search(2, "^a+b", 10))
+        before = over.count(1)
+    assert before <= 5
+    assert over.count(1) == 20
 
 
 async def test_a_user_who_has_searched_for_long_waits_while_others_search(logs: LogStore) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from master.allocations.identities import TaskOwner
 from master.api.json_text import MAX_VALUES
 from master.experiments.admission import Admission
+from master.logs.regex_filter import RegexFilter
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 
 DOUBLING = "\n".join(
@@ -77,9 +77,9 @@ async def test_nobody_waits_for_a_configuration_but_who_sends_one(
     goes_on = threading.Event()
     really = Admission.check
 
-    def check(self: Admission, text: str, *, owner: TaskOwner) -> Any:
+    def check(self: Admission, *args: Any, **options: Any) -> Any:
         goes_on.wait(60)
-        return really(self, text, owner=owner)
+        return really(self, *args, **options)
 
     monkeypatch.setattr(Admission, "check", check)
     waiting = [asyncio.create_task(world.create()) for _ in range(40)]
@@ -109,6 +109,27 @@ async def test_an_unsupported_log_search_is_refused(
     query = {"searchText": pattern, "enableRegex": "true"}
     path = f"/api/v1/tasks/{run.task_id}/logs"
     assert problem in await world.refused(400, "GET", path, params=query)
+
+
+async def test_log_searches_take_cpu_time_of_who_asks(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has used up his waits, and others do not."""
+    monkeypatch.setattr("master.logs.regex_filter.USER_CPU_PER_S", 0.001)  # of 0.2
+    world.services.logs._regex = RegexFilter(user_cpu_s=0.05)
+    await world.add_agent()
+    run = await world.run_of(await world.create())
+    line = {"task_id": run.task_id, "log": "aab" * 10, "timestamp": "2026-01-01T00:00:00Z"}
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [line] * 1_000})
+    path = f"/api/v1/tasks/{run.task_id}/logs?enableRegex=true&limit=1&searchText="
+    (found,) = await world.lines(f"{path}^a%2Bb")
+    assert found["log"] == line["log"]
+    slow = "(a?){0,50}(a|aa|aaa)*" * 20 + "c"
+    for pattern in (slow, "^a%2Bb"):
+        refusal = await world.refused(429, "GET", path + pattern)
+        assert "your searches have used up 0.05 seconds of CPU time" in refusal
+    await world.login("determined")
+    assert [row["log"] for row in await world.lines(f"{path}^a%2Bb")] == [line["log"]]
 
 
 async def test_a_configuration_is_still_json_when_it_is_shown(world: ApiWorld) -> None:

@@ -1,4 +1,4 @@
-"""Shells and notebooks in containers of a real Podman with a network of their own, and whom tasks of each kind are."""
+"""Tasks of each kind in containers of a real Podman, with a network of their own or the machine's; whom they are."""
 
 from __future__ import annotations
 
@@ -12,17 +12,37 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.interactive import (
+    JUPYTER,
+    PACKAGES,
+    Notebook,
+    answer,
+    ask,
+    ended,
+    kill,
+    launch,
+    needs_jupyter,
+    run_of,
+    serving,
+    shown_runs,
+    task_log,
+    unstarted_experiment,
+    until_ready,
+)
+from tests.jails import open_way_to
 from tests.podman import IMAGE, WITH_SSHD, Podman, add_sshd
 from tests.published import needs_published, run_det
-from tests.real_cluster import RealCluster, eventually
+from tests.real_cluster import RealCluster, eventually, free_port
 
 pytestmark = [pytest.mark.slow, needs_published]
 
-PACKAGES = Path(__file__).parents[3] / ".jupyter/lib/python3.11/site-packages"
 SAYS_WHO = 'echo "I am $(id)"'
 DEFAULT = {"uid": 41001, "gid": 41002, "user": "everybody", "group": "all"}
+WHO = "uid=41001(everybody) gid=41002(all) groups=41002(all)"
+NETWORKS = {"bridge": "podman", "host": "podman-host"}
+"""`network_mode` -> the pool whose containers have it."""
 POOLS = ["podman", "processes"]
-KINDS = ["command", "shell", "notebook"]
+"""One of each runtime."""
 MODEL = Path(__file__).parent / "model"
 
 
@@ -38,73 +58,102 @@ def own_address() -> str:
 @pytest.fixture(scope="module")
 def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     add_sshd(podman)
+    networks = [
+        {"pool_name": pool, "task_container_defaults": {"network_mode": mode}}
+        for mode, pool in NETWORKS.items()
+    ]
     config = {
         "host": "0.0.0.0",  # noqa: S104  (containers reach it by another address than the loopback)
-        "resource_pools": [{"pool_name": name} for name in POOLS],
+        "resource_pools": [*networks, {"pool_name": "processes"}],
         "task_container_defaults": {"startup_hook": SAYS_WHO},
         "security": {"default_task": DEFAULT},
     }
     with RealCluster(tmp_path_factory.mktemp("services"), config) as cluster:
         options = {"container_runtime": "podman", "container_socket": str(podman.socket)}
-        cluster.start_agent("p", pool="podman", host=own_address(), options=options)
+        for pool in NETWORKS.values():
+            cluster.start_agent(pool, pool=pool, host=own_address(), options=options)
         cluster.start_agent("b", pool="processes", options={"container_runtime": "process"})
         yield cluster
 
 
-def launch(cluster: RealCluster, kind: str, pool: str = "podman", **more: Any) -> str:
-    """Its id. `more`: of its configuration."""
-    environment = {"image": IMAGE, **more.pop("environment", {})}
+def start(cluster: RealCluster, kind: str, pool: str = "podman", **config: Any) -> str:
+    """The id of a new task in that pool, by default in an image without sshd and JupyterLab."""
+    environment = {"image": IMAGE, **config.pop("environment", {})}
     resources = {"slots": 0, "resource_pool": pool}
-    if kind == "command":
-        more["entrypoint"] = ["true"]
-    body = {"config": {"environment": environment, "resources": resources, **more}}
-    return str(cluster.client.session.post(f"/api/v1/{kind}s", body)[kind]["id"])
+    request = config.pop("request", {})
+    settings = {"environment": environment, "resources": resources, **config}
+    return launch(cluster, kind, settings, **request)
 
 
-def log(cluster: RealCluster, task_id: str) -> str:
-    lines = cluster.client.session.stream(f"/api/v1/tasks/{task_id}/logs", None)
-    return "".join(str(line["log"]) + "\n" for line in lines)
+def with_jupyter(pool: str) -> dict[str, Any]:
+    """Of the configuration of a task there: its image, or its process, has JupyterLab and TensorBoard."""
+    if pool == "processes":
+        return {"environment": {"python": str(JUPYTER)}}
+    mounts = {PACKAGES: "/mnt/jupyter", JUPYTER / "share/jupyter": "/usr/share/jupyter"}
+    return {
+        "bind_mounts": [
+            {"host_path": str(source), "container_path": target, "read_only": True}
+            for source, target in mounts.items()
+        ],
+        "environment": {"environment_variables": ["PYTHONPATH=/mnt/jupyter"]},
+    }
 
 
-def is_ready(cluster: RealCluster, task_id: str) -> bool:
-    task = cluster.get(f"/api/v1/tasks/{task_id}")["task"]
-    assert task["endTime"] is None, log(cluster, task_id)
-    return bool(task["allocations"] and task["allocations"][0]["isReady"])
-
-
-def ended(cluster: RealCluster, task_id: str) -> str:
-    """The log of a task that is over."""
-    path = f"/api/v1/tasks/{task_id}"
-    eventually("it is over", lambda: cluster.get(path)["task"]["endTime"])
-    return log(cluster, task_id)
-
-
-def test_a_shell_in_an_image_with_sshd(cluster: RealCluster) -> None:
-    shell = launch(cluster, "shell", environment={"image": WITH_SSHD})
-    eventually("it is ready", lambda: is_ready(cluster, shell))
-    words = "id; echo $WINDLASS_LISTEN_ADDRESS; echo $DET_TASK_ID"
+@pytest.mark.parametrize("pool", [*NETWORKS.values(), "processes"])
+def test_a_shell_in_an_image_with_sshd(cluster: RealCluster, pool: str) -> None:
+    shell = start(cluster, "shell", pool, environment={"image": WITH_SSHD})
+    until_ready(cluster, shell)
+    words = "id; echo listens on ${WINDLASS_LISTEN_ADDRESS:-the loopback}; echo $DET_TASK_ID"
     said = run_det(cluster, "shell", "open", shell, words)
-    assert "uid=41001(everybody) gid=41002(all)" in said
-    assert "0.0.0.0" in said, "its network is its own"  # noqa: S104
+    assert WHO in said
+    listens = "on 0.0.0.0" if pool == NETWORKS["bridge"] else "on the loopback"
+    assert f"listens {listens}" in said
     assert shell in said
-    cluster.client.session.post(f"/api/v1/shells/{shell}/kill")
+    kill(cluster, "shell", shell)
 
 
-@pytest.mark.skipif(not PACKAGES.exists(), reason="JupyterLab is not installed: run make test-slow")
-def test_a_notebook_in_an_image_with_jupyterlab(cluster: RealCluster) -> None:
-    packages = {"host_path": str(PACKAGES), "container_path": "/mnt/jupyter", "read_only": True}
-    variables = ["PYTHONPATH=/mnt/jupyter"]
-    notebook = launch(
-        cluster,
-        "notebook",
-        bind_mounts=[packages],
-        environment={"environment_variables": variables},
-    )
-    eventually("it is ready", lambda: is_ready(cluster, notebook))
-    address = str(cluster.get(f"/api/v1/notebooks/{notebook}")["notebook"]["serviceAddress"])
-    status = cluster.get(address.replace("/?", "/api/status?"))
-    assert status["kernels"] == 0
-    cluster.client.session.post(f"/api/v1/notebooks/{notebook}/kill")
+@needs_jupyter
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_notebook_in_an_image_with_jupyterlab(cluster: RealCluster, pool: str) -> None:
+    open_way_to(JUPYTER / "bin")
+    notebook = start(cluster, "notebook", pool, **with_jupyter(pool))
+    opened = Notebook(cluster, notebook)
+    assert "<title>JupyterLab</title>" in opened.page()
+    code = "import subprocess; print(subprocess.check_output('id', text=True))"
+    assert opened.executed(code).strip() == WHO
+    kill(cluster, "notebook", notebook)
+
+
+@needs_jupyter
+@pytest.mark.parametrize("pool", NETWORKS.values())
+def test_a_tensorboard_in_an_image_that_has_it(cluster: RealCluster, pool: str) -> None:
+    """It sees the storage of the experiment, whose image it takes over."""
+    storage = cluster.folder / f"storage of {pool}"
+    storage.mkdir()
+    where = {"environment": {"image": IMAGE}, "resources": {"resource_pool": pool}}
+    experiment = unstarted_experiment(cluster, storage, **where)
+    config = {**with_jupyter(pool), "resources": {"resource_pool": pool}}
+    tensorboard = launch(cluster, "tensorboard", config, experimentIds=[experiment])
+    assert shown_runs(cluster, tensorboard) == [run_of(experiment)]
+    assert f"I am {WHO}\n" in task_log(cluster, tensorboard)
+    kill(cluster, "tensorboard", tensorboard)
+
+
+@pytest.mark.parametrize("pool", NETWORKS.values())
+def test_a_generic_task_is_paused_and_goes_on(cluster: RealCluster, pool: str) -> None:
+    port, session = free_port(), cluster.client.session
+    settings = serving(port)
+    settings["environment"]["image"] = IMAGE
+    task = start(cluster, "generic", pool, **settings)
+    path = f"/api/v1/tasks/{task}"
+    assert answer(cluster, f"{task}:{port}") == f"{task}.1"
+    session.post(f"{path}/pause")
+    paused = "GENERIC_TASK_STATE_PAUSED"
+    eventually("it is paused", lambda: cluster.get(path)["task"]["taskState"] == paused)
+    assert ask(cluster, f"{task}:{port}").status_code == 404
+    session.post(f"{path}/unpause")
+    assert answer(cluster, f"{task}:{port}") == f"{task}.2"
+    kill(cluster, "generic", task)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +164,22 @@ def test_a_notebook_in_an_image_with_jupyterlab(cluster: RealCluster) -> None:
     ],
 )
 def test_what_an_image_lacks_is_one_sentence(cluster: RealCluster, kind: str, says: str) -> None:
-    said = ended(cluster, launch(cluster, kind))
+    said = ended(cluster, start(cluster, kind))
     assert f"windlass launch: {says}" in said
     assert "Traceback" not in said
 
 
 def says_who(cluster: RealCluster, who: str) -> None:
-    """The startup hook of tasks of each kind, in both runtimes."""
-    tasks = [(kind, launch(cluster, kind, pool)) for kind in KINDS for pool in POOLS]
-    config = {"name": "who", "entrypoint": "true", "searcher": {"name": "single", "metric": "m"}}
+    """Tasks of each kind in both runtimes: their programs, and the startup hook of those that serve."""
+    programs = [
+        start(cluster, kind, pool, entrypoint=["id"])
+        for kind in ("command", "generic")
+        for pool in POOLS
+    ]
+    services = [
+        (kind, start(cluster, kind, pool)) for kind in ("shell", "notebook") for pool in POOLS
+    ]
+    config = {"name": "who", "entrypoint": "id", "searcher": {"name": "single", "metric": "m"}}
     trials = [
         cluster.submit(
             {
@@ -135,21 +191,24 @@ def says_who(cluster: RealCluster, who: str) -> None:
         )
         for pool in POOLS
     ]
-    for kind, task in tasks:
-        eventually("it says who it is", lambda task=task: "I am" in log(cluster, task))
-        assert f"I am {who}\n" in log(cluster, task)
-        cluster.client.session.post(f"/api/v1/{kind}s/{task}/kill")
+    for task in programs:
+        assert f"I am {who}\n{who}\n" in ended(cluster, task)
+    for kind, task in services:
+        eventually("it says who it is", lambda task=task: "I am" in task_log(cluster, task))
+        assert f"I am {who}\n" in task_log(cluster, task)
+        kill(cluster, kind, task)
     for experiment in trials:
-        trial = eventually("a trial", lambda number=experiment: cluster.trials(number))[0]["id"]
-        eventually("it says it", lambda number=int(trial): "I am" in cluster.logs_of(number))
-        assert f"I am {who}\n" in cluster.logs_of(int(trial))
         cluster.wait(experiment)
+        (trial,) = cluster.trials(experiment)
+        said = cluster.logs_of(int(trial["id"]))
+        assert f"|| I am {who}\n" in said
+        assert f"|| {who}\n" in said
 
 
 @pytest.mark.timeout(300)
 def test_tasks_are_whom_workspace_user_or_cluster_say(cluster: RealCluster) -> None:
     """Field by field, the strongest first; `id` prints names."""
-    says_who(cluster, "uid=41001(everybody) gid=41002(all) groups=41002(all)")
+    says_who(cluster, WHO)
     user = {"agentUid": 42001, "agentUser": "ann", "agentGid": 42002, "agentGroup": "users"}
     me = int(cluster.get("/api/v1/me")["user"]["id"])
     with cluster.session() as admin:
@@ -161,5 +220,5 @@ def test_tasks_are_whom_workspace_user_or_cluster_say(cluster: RealCluster) -> N
         words = json.dumps({"gid": 43002, "group": "lab"})
         database.execute("UPDATE workspace SET agent_user_group = ? WHERE id = 1", [words])
     cluster.start_master()
-    eventually("the agents are back", lambda: len(cluster.agents()) == 2)
+    eventually("the agents are back", lambda: len(cluster.agents()) == 3)
     says_who(cluster, "uid=42001(ann) gid=43002(lab) groups=43002(lab)")

@@ -24,6 +24,14 @@ from agent_bootstrap.channels.streams import CHUNK_BYTES, OPEN_LIMIT_S, Stream, 
 HEAD = struct.Struct("!IBI")
 CREDIT = struct.Struct("!I")
 WINDOW_BYTES = 512 * 1024
+MAX_CREDIT = 2**31 - 1
+"""No end has any use for more."""
+SMALL_BYTES = 4096
+"""What comes in smaller pieces is kept together: each piece costs memory of its own."""
+WRITE_BYTES = 256 * 1024
+"""Frames that wait go to the pipe together, up to about so much."""
+FRAMES_IN_A_STEP = 64
+"""Then others have their turn: a peer may send very many very small ones."""
 MAX_STREAMS = 4096
 PING_S = 15.0
 SILENCE_S = 45.0
@@ -64,7 +72,9 @@ class Mux:
         self._silence_s = silence_s
         self._streams: dict[int, MuxStream] = {}
         self._last = 0
-        self._writing = asyncio.Lock()
+        self._outgoing: deque[tuple[bytes, asyncio.Future[None]]] = deque()
+        """Frames, and who waits until they are written."""
+        self._has_outgoing = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = ""
         self._patience: asyncio.Timeout | None = None
@@ -73,7 +83,7 @@ class Mux:
 
     async def run(self) -> str:
         """Until the pipe is over; why it is."""
-        pinging = asyncio.create_task(self._ping())
+        own = [asyncio.create_task(self._ping()), asyncio.create_task(self._write_frames())]
         try:
             await self._listen()
         except TimeoutError:
@@ -82,14 +92,14 @@ class Mux:
             self._over = self._over or f"{self._name} broke: {error}"
         finally:
             self._over = self._over or f"{self._name} was closed"
-            pinging.cancel()
             for stream in list(self._streams.values()):
                 stream.fail(self._over)
             self._streams.clear()
-            tasks = list(self._tasks)
+            self._fail_writers()
+            tasks = [*own, *self._tasks]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(pinging, *tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._pipe.close()
         return self._over
 
@@ -108,8 +118,8 @@ class Mux:
         stream = MuxStream(self, self._last, credit=0)
         self._streams[stream.number] = stream
         try:
-            await self.send(stream.number, FrameKind.OPEN, target)
             async with asyncio.timeout(2 * OPEN_LIMIT_S):
+                await self.send(stream.number, FrameKind.OPEN, target)
                 await stream.accepted()
         except TimeoutError:
             stream.close()
@@ -120,14 +130,48 @@ class Mux:
         return stream
 
     async def send(self, number: int, kind: FrameKind, data: bytes = b"") -> None:
-        async with self._writing:
-            try:
+        """Returns when the pipe has taken it. It goes as a whole even if whoever waits for that is cancelled."""
+        if self._over:
+            raise ConnectionError(self._over)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._outgoing.append((HEAD.pack(number, kind, len(data)) + data, written))
+        self._has_outgoing.set()
+        await written
+
+    async def _write_frames(self) -> None:
+        """Until the pipe is over. Alone: half a frame, and nothing that follows would be understood."""
+        try:
+            while True:
+                await self._has_outgoing.wait()
+                frames = self._next_frames()
                 async with asyncio.timeout(self._silence_s):
-                    await self._pipe.write(HEAD.pack(number, kind, len(data)) + data)
-            except TimeoutError:
-                # Half a frame may have gone: nothing that follows would be understood.
-                self.end(f"{self._name} took nothing for {self._silence_s:g} s")
-                raise ConnectionError(self._over) from None
+                    await self._pipe.write(b"".join(frames))
+                for _ in frames:
+                    _, written = self._outgoing.popleft()
+                    if not written.done():
+                        written.set_result(None)
+                if not self._outgoing:
+                    self._has_outgoing.clear()
+        except TimeoutError:
+            self.end(f"{self._name} took nothing for {self._silence_s:g} s")
+        except OSError as error:
+            self.end(f"{self._name} broke: {error}")
+        self._fail_writers()
+
+    def _next_frames(self) -> list[bytes]:
+        frames, size = [], 0
+        for frame, _ in self._outgoing:
+            frames.append(frame)
+            size += len(frame)
+            if size >= WRITE_BYTES:
+                break
+        return frames
+
+    def _fail_writers(self) -> None:
+        for _, written in self._outgoing:
+            if not written.done():
+                written.set_exception(ConnectionError(self._over))
+        self._outgoing.clear()
 
     def closed(self, number: int, *, told: bool) -> None:
         """By its owner. `told`: the other end knows."""
@@ -146,9 +190,13 @@ class Mux:
 
     async def _listen(self) -> None:
         unread = bytearray()
+        taken = 0
         while not self._over:
-            while (frame := _first(unread)) is not None:
+            while not self._over and (frame := _first(unread)) is not None:
                 self._take(*frame)
+                taken += 1
+                if taken % FRAMES_IN_A_STEP == 0:
+                    await asyncio.sleep(0)
             try:
                 async with asyncio.timeout(self._silence_s) as self._patience:
                     data = await self._pipe.read()
@@ -160,16 +208,21 @@ class Mux:
             unread += data
 
     def _take(self, number: int, kind: FrameKind, data: bytes) -> None:
-        if kind is FrameKind.OPEN and self._dial is not None and number not in self._streams:
-            if len(self._streams) >= MAX_STREAMS:
-                if len(self._tasks) >= 2 * MAX_STREAMS:
-                    raise ValueError("it asks for more than it takes answers")
-                self._start(self._tell(number, "too many connections"))
-                return
-            stream = self._streams[number] = MuxStream(self, number, credit=WINDOW_BYTES)
-            self._start(self._serve(stream, self._dial, data))
-        elif (stream_ := self._streams.get(number)) is not None:
-            stream_.take(kind, data)
+        if kind is FrameKind.OPEN:
+            self._take_open(number, data)
+        elif kind is not FrameKind.PING and (stream := self._streams.get(number)) is not None:
+            stream.take(kind, data)  # of any other the end may have crossed what was on its way
+
+    def _take_open(self, number: int, target: bytes) -> None:
+        if self._dial is None or number == 0 or number in self._streams:
+            raise ValueError("a stream that it may not open")
+        if len(self._streams) >= MAX_STREAMS:
+            if len(self._tasks) >= 2 * MAX_STREAMS:
+                raise ValueError("it asks for more than it takes answers")
+            self._start(self._tell(number, "too many connections"))
+            return
+        stream = self._streams[number] = MuxStream(self, number, credit=WINDOW_BYTES)
+        self._start(self._serve(stream, self._dial, target))
 
     async def _serve(self, stream: MuxStream, dial: Dial, target: bytes) -> None:
         try:
@@ -227,6 +280,8 @@ class MuxStream:
 
     async def write(self, data: bytes) -> None:
         left = memoryview(data)
+        if left and self._has_ended:
+            raise ConnectionError("it has ended this direction already")
         while left:
             while not self._credit:
                 await self._changed()
@@ -251,20 +306,30 @@ class MuxStream:
     def take(self, kind: FrameKind, data: bytes) -> None:
         """From the other end. Raises ValueError for what it may not send."""
         match kind:
+            case FrameKind.DATA | FrameKind.END if self._ended:
+                raise ValueError("more of a direction that has ended")
             case FrameKind.DATA:
-                if not data:  # credit would bound no number of them
-                    raise ValueError("a frame without bytes")
-                self._came.append(data)
-                self._unread += len(data)
-                if self._unread > WINDOW_BYTES:
-                    raise ValueError("more bytes than there was credit for")
+                self._keep(data)
             case FrameKind.CREDIT:
                 self._credit += _amount(data)
+                if self._credit > MAX_CREDIT:
+                    raise ValueError(f"a credit of {self._credit} bytes")
             case FrameKind.END:
                 self._ended = True
             case FrameKind.RESET:
                 self.fail(data.decode(errors="replace") or "closed by the other end")
         self._change.set()
+
+    def _keep(self, data: bytes) -> None:
+        if not data:  # credit would bound no number of them
+            raise ValueError("a frame without bytes")
+        self._unread += len(data)
+        if self._unread > WINDOW_BYTES:
+            raise ValueError("more bytes than there was credit for")
+        if self._came and len(self._came[-1]) + len(data) <= SMALL_BYTES:
+            self._came[-1] += data
+        else:
+            self._came.append(data)
 
     def fail(self, why: str) -> None:
         self._failure = self._failure or why

@@ -123,6 +123,7 @@ class Bridge:
         )
         self._parts: list[bytes] = []
         self._is_text = False
+        self._flushing = asyncio.Lock()
 
     async def run(self) -> None:
         await self._receive()  # websocket.connect
@@ -201,9 +202,12 @@ class Bridge:
         await self._flush()
 
     async def _flush(self) -> None:
-        for data in self._task.data_to_send():
-            if data:
-                await self._stream.write(data)
+        async with (
+            self._flushing
+        ):  # a long message takes many writes, between which no pong may come
+            for data in self._task.data_to_send():
+                if data:
+                    await self._stream.write(data)
 
     def _close_message(self) -> Message:
         close = self._task.close_rcvd

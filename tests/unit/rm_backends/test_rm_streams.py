@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from agent_bootstrap.channels.mux import Mux
+from agent_bootstrap.channels.mux import CREDIT, HEAD, FrameKind, Mux
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams, StreamTarget
 from tests.fakes.agents_world import AgentsWorld, agents_world, sent_to
@@ -58,6 +58,37 @@ def test_the_agent_is_asked_once_and_each_stream_goes_where_it_should() -> None:
         await streams.open("a1", "container-1", 1)
         assert sent_to(agent, OpenStreams) == [OpenStreams(epoch=world.epoch)]
         assert not end.serving.done()
+
+    _play(scenario)
+
+
+def test_an_agent_that_sends_what_it_may_not_loses_its_own_streams_alone() -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        bad = await an_agent(world)
+        good = await world.add_agent("a2", credential="its own", carries_streams=True)
+        streams = world.shared.streams
+        opening = [asyncio.create_task(streams.open(name, "c", 1)) for name in ("a1", "a2")]
+        await bad.until(lambda: bool(sent_to(bad, OpenStreams)))
+        await good.until(lambda: bool(sent_to(good, OpenStreams)))
+        near, far = memory_pipe()
+        serving = world.tasks.create_task(streams.serve(near, "a1"))
+        AgentEnd(world, good)
+        theirs = await opening[1]
+        asked = b""
+        while b"container_id" not in asked:
+            asked += await far.read()
+        await far.write(HEAD.pack(1, FrameKind.CREDIT, CREDIT.size) + CREDIT.pack(100))
+        stream = await opening[0]
+        await far.write(HEAD.pack(1, FrameKind.OPEN, 0))
+        with pytest.raises(ConnectionError, match="agent a1 broke: a stream that it may not open"):
+            await stream.read()
+        await serving
+        assert bad.connected, "what controls it is another connection"
+        assert await told(theirs) == StreamTarget(container_id="c", port=1)
+        again = asyncio.create_task(streams.open("a1", "c", 2))
+        await bad.until(lambda: len(sent_to(bad, OpenStreams)) == 2)
+        AgentEnd(world, bad)
+        assert await told(await again) == StreamTarget(container_id="c", port=2)
 
     _play(scenario)
 

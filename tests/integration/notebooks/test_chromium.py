@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.agent.runtimes.accounts import DEFAULT_SHELL
 from tests.jails import open_way_to
 from tests.real_cluster import PATIENCE_S, RealCluster
 
@@ -106,6 +107,7 @@ def test_from_the_printed_address_to_a_cell(cluster: RealCluster) -> None:
         at.page.wait_for_url(f"**/proxy/{task_id}/**", timeout=PATIENCE_MS)
         at.page.set_viewport_size({"width": 1280, "height": 900})
         base = f"{cluster.url}/proxy/{task_id}"
+        is_welcomed(at, task_id)
         runs_a_cell(at, base)
         opens_a_terminal(at, base)
         assert at.complaints == []
@@ -120,8 +122,13 @@ def test_from_the_printed_address_to_a_cell(cluster: RealCluster) -> None:
     det(cluster, "notebook", "kill", task_id)
 
 
+def is_welcomed(at: Browser, task_id: str) -> None:
+    shown = at.page.locator(".jp-Notebook .jp-MarkdownOutput")
+    expect(shown).to_contain_text(f"det notebook kill {task_id}", timeout=PATIENCE_MS)
+
+
 def runs_a_cell(at: Browser, base: str) -> None:
-    at.page.goto(f"{base}/lab")
+    at.page.goto(f"{base}/lab?reset")
     at.page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(timeout=PATIENCE_MS)
     kernel = at.page.get_by_role("button", name=re.compile(r"ipykernel\) \| Idle"))
     expect(kernel).to_be_visible(timeout=PATIENCE_MS)
@@ -138,8 +145,10 @@ def opens_a_terminal(at: Browser, base: str) -> None:
     card = at.page.locator(".jp-LauncherCard[title='Start a new terminal session']").first
     card.click(timeout=PATIENCE_MS)
     at.page.locator(".jp-Terminal .xterm").first.click(timeout=PATIENCE_MS)
-    at.page.keyboard.type("echo $((6 * 7)) in a terminal > typed\n")
-    size = len("42 in a terminal\n")
+    at.page.keyboard.type(
+        "echo $((6 * 7)) ${BASH_VERSION:+in} $SHELL with $(which jupyter) > typed\n"
+    )
+    size = len(f"42 in {DEFAULT_SHELL} with {JUPYTER}/bin/jupyter\n")
     file = at.page.get_by_role("listitem", name=re.compile(rf"Name: typed Size: {size} B"))
     expect(file).to_be_visible(timeout=PATIENCE_MS)
 

@@ -46,6 +46,7 @@ from master.store.fleet_repository import FleetRepository
 from master.store.lease_repository import LeaseRepository
 from master.store.store import Store
 from master.tasks.shell_keys import KeyOptions
+from master.templates.service import TemplateService
 from master.tls.serving import ServedTls
 from master.wiring.agents import all_options, fall_back_rules, pilot_sides
 from master.wiring.batch.partitions import partition_memory, with_site_partitions
@@ -292,6 +293,7 @@ class Master:
             experiments=plane.experiments,
             tasks=plane.tasks,
             generic=plane.generic,
+            templates=TemplateService(self._store, options.clock),
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,

@@ -41,6 +41,7 @@ from master.api.services import ApiContext, Services, make_api
 from master.api.session import routes as session
 from master.api.tasks import generic
 from master.api.tasks import routes as tasks
+from master.api.templates import routes as templates
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.windlass import bakes as windlass_bakes
@@ -82,6 +83,7 @@ ROUTES: Sequence[BaseRoute] = (
     *jobs.router.routes,
     *users.router.routes,
     *workspaces.router.routes,
+    *templates.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *windlass_costs.router.routes,

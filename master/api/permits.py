@@ -131,6 +131,22 @@ def generic_task(parameter: str) -> PermitScope:
     return PermitScope(f"generic task {{{parameter}}}", find)
 
 
+def template(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.template_target(api, path[parameter])
+
+    return PermitScope(f"template {{{parameter}}}", find)
+
+
+def new_template(parameter: str) -> PermitScope:
+    """Or the one that is there."""
+
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.new_template_target(api, path[parameter], by)
+
+    return PermitScope(f"template {{{parameter}}}", find)
+
+
 def user(parameter: str) -> PermitScope:
     async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.user_target(api, _row_id(path, parameter))

@@ -41,6 +41,8 @@ from master.tasks.generic import GenericTasks
 from master.tasks.interactive_queries import InteractiveQueries
 from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
+from master.templates.queries import TemplateQueries
+from master.templates.service import TemplateService
 from master.workspaces.queries import WorkspaceQueries
 from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
@@ -181,6 +183,7 @@ class Services:
     experiments: ExperimentService
     tasks: InteractiveService
     generic: GenericTasks
+    templates: TemplateService
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -232,6 +235,7 @@ class Reads:
         self.workspaces = WorkspaceQueries(store)
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
+        self.templates = TemplateQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

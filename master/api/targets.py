@@ -8,6 +8,8 @@ from master.api.services import ApiContext
 from master.auth.permissions import Target
 from master.auth.principal import Principal
 from master.core.jobs import JobType
+from master.core.visibility import EVERYTHING
+from master.store import tables
 from master.tasks.generic import HINT
 from windlass.base.errors import NotFound
 
@@ -85,6 +87,24 @@ async def generic_target(api: ApiContext, task_id: str) -> Target:
     except NotFound:
         raise NotFound("generic task", task_id, HINT) from None
     return replace(found, kind="generic task")
+
+
+async def template_target(api: ApiContext, name: str) -> Target:
+    return of_template((await api.reads.templates.template(name, EVERYTHING)).template)
+
+
+async def new_template_target(api: ApiContext, name: str, by: Principal) -> Target:
+    """One that is not there yet will be the caller's."""
+    found = await api.reads.templates.find(name, EVERYTHING)
+    if found is None:
+        return Target(kind="template", id=name, owner_id=by.user_id)
+    return of_template(found.template)
+
+
+def of_template(row: tables.Template) -> Target:
+    return Target(
+        kind="template", id=row.name, owner_id=row.owner_id, workspace_id=row.workspace_id
+    )
 
 
 async def user_target(api: ApiContext, user_id: int) -> Target:

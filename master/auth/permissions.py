@@ -41,6 +41,11 @@ class Action(StrEnum):
     CREATE_INTERACTIVE = "create interactive task"
     UPDATE_INTERACTIVE = "update interactive task"
     UPDATE_JOB = "update job"
+    VIEW_TEMPLATES = "view templates"
+    CREATE_TEMPLATE = "create template"
+    UPDATE_TEMPLATE = "update template"
+    """Its configuration or its name."""
+    DELETE_TEMPLATE = "delete template"
     UPDATE_AGENTS = "update agents"
     UPDATE_USER = "update user"
     ADMINISTRATE_USERS = "administrate users"
@@ -115,6 +120,10 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.CREATE_INTERACTIVE: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_INTERACTIVE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_JOB: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.VIEW_TEMPLATES: _READ,
+    Action.CREATE_TEMPLATE: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.DELETE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),

@@ -23,6 +23,7 @@ from master.allocations.mounts import (
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ExperimentConfig, complete, parse
 from master.core.expconf.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
+from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
 from master.experiments.state import RunSettings
@@ -80,11 +81,17 @@ class Admission:
         self._clock = clock
         self._ids = ids
 
-    def check(self, text: str, *, owner: TaskOwner) -> CheckedExperiment:
+    def check(
+        self, text: str, *, owner: TaskOwner, template: Template | None = None
+    ) -> CheckedExperiment:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
+        raw = over_template(parse(text), template)
+        with naming(template):
+            return self._check(raw, owner)
+
+    def _check(self, raw: Mapping[str, Any], owner: TaskOwner) -> CheckedExperiment:
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
-        raw = parse(text)
         resources = raw.get("resources") or {}
         wanted, aux = (
             str(resources.get("resource_pool") or ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from master.core.expconf import ExperimentConfig
+from master.core.expconf.templates import Template
 from master.experiments.state import ExperimentState
 from master.store.contexts import ContextFile, Listing
 
@@ -14,6 +15,7 @@ class NewExperiment:
     """A request to create an experiment, parsed from the wire but not yet checked."""
 
     config: str
+    template: Template | None = None
     files: tuple[ContextFile, ...] = ()
     blob_of: int | None = None
     """Without files of its own it gets those of this experiment."""

@@ -15,6 +15,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
+from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.experiments import machine, waiting
 from master.experiments.admission import Admission, CheckedExperiment
@@ -114,17 +115,23 @@ class ExperimentService:
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
 
-    async def check(self, text: str, *, by: Actor, project_id: int = 1) -> CheckedExperiment:
+    async def check(
+        self, text: str, *, by: Actor, project_id: int = 1, template: Template | None = None
+    ) -> CheckedExperiment:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
-        return await self._check(text, owner)
+        return await self._check(text, owner, template)
 
     async def would_request(self, text: str, *, by: Actor) -> list[AllocationRequest]:
         """What the first trials of such an experiment would ask for. Raises as `check`; creates nothing."""
         return self._admission.first_requests(await self.check(text, by=by), user=by.name)
 
-    async def _check(self, text: str, owner: TaskOwner) -> CheckedExperiment:
-        checked = await in_parsing_thread(self._admission.check, text, owner=owner)
+    async def _check(
+        self, text: str, owner: TaskOwner, template: Template | None
+    ) -> CheckedExperiment:
+        checked = await in_parsing_thread(
+            self._admission.check, text, owner=owner, template=template
+        )
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
@@ -136,7 +143,8 @@ class ExperimentService:
         It belongs to `by`.
         """
         workspace_id = await self._workspace_of(new.project_id)
-        checked = await self._check(new.config, TaskOwner(by.user_id, workspace_id))
+        owner = TaskOwner(by.user_id, workspace_id)
+        checked = await self._check(new.config, owner, new.template)
         blob, listing = await self._context(new)
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),

@@ -93,6 +93,21 @@ class Project(SQLModel, table=True):
     archived: Mapped[bool] = Field(default=False)
 
 
+class Template(SQLModel, table=True):
+    """A configuration that others may name, to lie under theirs."""
+
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = Field(primary_key=True)
+    name: Mapped[str]
+    workspace_id: Mapped[int] = Field(foreign_key="workspace.id", index=True)
+    owner_id: Mapped[int] = Field(foreign_key="user.id")
+    config: Mapped[JsonObject] = json_column()
+    """As it was written."""
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    modified_at: Mapped[datetime] = time_column(nullable=False)
+
+
 class Experiment(SQLModel, table=True):
     id: Mapped[int] = Field(primary_key=True)
     job_id: Mapped[str] = Field(index=True)

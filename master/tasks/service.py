@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.normalise import normalise
+from master.core.expconf.templates import Template, naming, task_over_template
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
@@ -60,6 +61,8 @@ class NewTask:
 
     type: JobType
     config: JsonMapping
+    template: Template | None = None
+    """Under it. The pool is chosen by the configuration alone."""
     files: tuple[ContextFile, ...] = ()
     workspace_id: int = 1
     context: str | None = None
@@ -134,15 +137,17 @@ class InteractiveService:
     def _check(self, new: NewTask, id_: str, owner: TaskOwner) -> CheckedTask:
         kind = KINDS[new.type]
         pool = self._pool_of(kind, new.config.get("resources"))
-        config = complete_task(
-            kind.model,
-            new.config,
-            defaults=self._policy.defaults[pool],
-            description=kind.model.name_of(id_),
-        )
-        resources = config.resources.model_copy(update={"resource_pool": pool})
-        config = _with_work_dir(config.model_copy(update={"resources": resources}), new)
-        self._require_allowed(new, config, pool, owner)
+        raw = task_over_template(kind.model, new.config, new.template)
+        with naming(new.template):
+            config = complete_task(
+                kind.model,
+                raw,
+                defaults=self._policy.defaults[pool],
+                description=kind.model.name_of(id_),
+            )
+            resources = config.resources.model_copy(update={"resource_pool": pool})
+            config = _with_work_dir(config.model_copy(update={"resources": resources}), raw, new)
+            self._require_allowed(new, config, pool, owner)
         able = self._allocations.rm.abilities(pool)
         return CheckedTask(
             id=id_,
@@ -156,6 +161,7 @@ class InteractiveService:
                     having=having(config.environment.image, able),
                 ),
                 *arguments_without_effect(config.pbs),
+                *_pool_without_effect(new.template, pool),
             ),
         )
 
@@ -306,10 +312,19 @@ class InteractiveService:
         return self.roots.restore(await rebuild_tasks(self._parts, types))
 
 
-def _with_work_dir(config: TaskConfig, new: NewTask) -> TaskConfig:
+def _pool_without_effect(template: Template | None, pool: str) -> Iterator[str]:
+    resources = template.config.get("resources") if template is not None else None
+    named = resources.get("resource_pool") if isinstance(resources, Mapping) else None
+    if named and named != pool:
+        yield (
+            f"resources.resource_pool of the template has no effect: the task itself chooses its pool, here '{pool}'"
+        )
+
+
+def _with_work_dir(config: TaskConfig, raw: JsonMapping, new: NewTask) -> TaskConfig:
     """Files lie in the task's own working directory: the cluster's default yields to them, the user's own does not."""
     has_files = bool(new.files or new.context)
-    if has_files and new.config.get("work_dir"):
+    if has_files and raw.get("work_dir"):
         raise InvalidConfig(
             [
                 "<config>.work_dir: not together with files: they are put into a directory of the task's own"

@@ -16,6 +16,7 @@ from master.allocations.mounts import SHARED_FS, host_folder, storage_mount
 from master.allocations.task_environment import RUN_DIR, own_mounts
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.secrets import is_reference, replaced
+from master.core.expconf.templates import Template
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.errors import InvalidArgument, PermissionDenied
 from windlass.base.json_types import JsonMapping, JsonObject
@@ -111,8 +112,15 @@ def _has_own_keys(storage: JsonMapping) -> bool:
     return any(found)
 
 
-def environment_of(config: JsonMapping, newest: Watched, *, own: bool, shown: bool) -> JsonObject:
-    """`config` with the image of the newest experiment and its registry's login, unless it names an image.
+def environment_of(
+    config: JsonMapping,
+    newest: Watched,
+    *,
+    own: bool,
+    shown: bool,
+    template: Template | None = None,
+) -> JsonObject:
+    """`config` with the image of the newest experiment and its registry's login, unless it or its template names one.
 
     `own`: the caller's own experiment: the Python of its processes, and what comes before them, are taken over, too.
     `shown`: the caller may see its secrets.
@@ -121,10 +129,13 @@ def environment_of(config: JsonMapping, newest: Watched, *, own: bool, shown: bo
     if given is not None and not isinstance(given, Mapping):
         return dict(config)
     given = dict(given or {})
+    under: Any = template.config.get("environment") if template is not None else None
+    of_template = under if isinstance(under, Mapping) else {}
+    named = {**of_template, **{key: value for key, value in given.items() if value is not None}}
     theirs = newest.config.get("environment") or {}
     keys = [*(["python", "prologue"] if own else []), "image"]
-    taken = [key for key in keys if given.get(key) is None and theirs.get(key)]
-    if shown and "image" in taken and given.get("registry_auth") is None:
+    taken = [key for key in keys if named.get(key) is None and theirs.get(key)]
+    if shown and "image" in taken and named.get("registry_auth") is None:
         taken.append("registry_auth")
     found = {key: theirs[key] for key in taken if theirs.get(key)}
     return {

@@ -61,6 +61,8 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         kind: await _interactive(world, kind, experimentIds=[running])
         for kind in ("notebook", "shell", "tensorboard")
     }
+    for name in ("first", "second", "third"):
+        await world.ok("POST", f"/api/v1/templates/{name}", {"config": {"labels": [name]}})
     token = await world.ok("POST", "/api/v1/windlass/join-tokens", {"pool": "default"})
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
@@ -81,6 +83,7 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "username": ["first", "second"],
         "token": [token["joinToken"]["id"]],
         "storage": [started["storageId"]],
+        "template": ["first", "second", "third"],
         "project": [1],
         "workspace": [1],
         "label": ["first", "second"],

@@ -45,6 +45,7 @@ from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.templates.service import TemplateService
 from master.wiring.control_plane import Parts, build
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
@@ -440,6 +441,7 @@ async def _start(
         experiments=plane.experiments,
         tasks=plane.tasks,
         generic=plane.generic,
+        templates=TemplateService(store, clock),
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

@@ -18,6 +18,7 @@ from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 
 GENERIC = ("/config", "/kill", "/pause", "/unpause")
 """What is done to generic tasks alone."""
+TEMPLATE = "team/mine"
 COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
 
 
@@ -41,6 +42,7 @@ class Populated:
     generic: str
     job: str
     checkpoint: str = "ckpt-1"
+    template: str = TEMPLATE
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -59,6 +61,7 @@ class Populated:
             "bake_id": "none",
             "slot_id": 0,
             "job_id": self.job,
+            "template_name": self.template,
             "user_id": 2,
             "username": "determined",
             "label": "mine",
@@ -152,6 +155,7 @@ async def populated_world(
             root = world.services.tasks.live(task)
             assert root is not None
             await root.wait_until(_runs)
+        await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": {}})
         live = world.services.experiments.live(experiment)
         assert live is not None
         others = await world.login("other")

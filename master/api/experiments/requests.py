@@ -70,7 +70,7 @@ class CreateExperiment(Body):
     model_definition: tuple[FileBody, ...] = ()
     parent_id: Int32 = 0
     project_id: Int32 = 0
-    template: str = ""
+    template: Text = ""
     unmanaged: bool = False
     validate_only: bool = False
 

@@ -68,13 +68,12 @@ async def create(
     body, files = await in_parsing_thread(read_create, await request.body())
     if body.unmanaged:
         raise Unimplemented("unmanaged experiments are not implemented yet")
-    if body.template:
-        raise NotFound("template", body.template)
     if body.project_id not in (0, UNCATEGORIZED):
         raise NotFound("project", body.project_id)
+    template = await api.reads.templates.applied(body.template, visible)
     experiments = api.services.experiments
     if body.validate_only:
-        checked = await experiments.check(body.config, by=principal)
+        checked = await experiments.check(body.config, by=principal, template=template)
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
@@ -82,6 +81,7 @@ async def create(
     created = await experiments.create(
         NewExperiment(
             config=body.config,
+            template=template,
             files=files,
             blob_of=parent,
             parent_id=parent,

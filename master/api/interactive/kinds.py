@@ -8,12 +8,10 @@ from typing import Any, TypeAlias
 
 from master.api.interactive import replies
 from master.api.interactive.replies import AgentUserGroup
-from master.api.interactive.requests import Found, LaunchTask
+from master.api.interactive.requests import Asked, Found, LaunchTask
 from master.api.interactive.tensorboards import LaunchTensorboard, look_up
 from master.api.services import ApiContext
-from master.auth.principal import Principal
 from master.core.jobs import JobType
-from master.core.visibility import Visibility
 from master.store.tables import Command as Row
 from master.tasks.shell_keys import PRIVATE, PUBLIC
 
@@ -32,8 +30,8 @@ class Shown:
     """Its owner, administrators, and whom the cluster lets change the work of others."""
 
 
-async def _as_given(api: ApiContext, body: LaunchTask, by: Principal, visible: Visibility) -> Found:
-    return Found(config=body.config)
+async def _as_given(ask: Asked) -> Found:
+    return Found(config=ask.body.config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,7 @@ class WireKind:
     """The same for a preview, where there is no task."""
     body: LaunchShape = LaunchTask
     """Of a launch."""
-    look_up: Callable[[ApiContext, LaunchTask, Principal, Visibility], Awaitable[Found]] = _as_given
+    look_up: Callable[[Asked], Awaitable[Found]] = _as_given
     """What it names."""
     reply: Shape
     got: Shape

@@ -10,6 +10,10 @@ from pydantic import Field
 
 from master.api.file_bodies import FileBody
 from master.api.request_models import Body, FreeObject, Int32, Text
+from master.api.services import ApiContext
+from master.auth.principal import Principal
+from master.core.expconf.templates import Template
+from master.core.visibility import Visibility
 from windlass.base.json_types import JsonMapping
 
 
@@ -19,6 +23,18 @@ class LaunchTask(Body):
     files: tuple[FileBody, ...] = ()
     workspace_id: Int32 = 0
     preview: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, and who makes it."""
+
+    api: ApiContext
+    body: LaunchTask
+    template: Template | None
+    """The one that it names."""
+    by: Principal
+    visible: Visibility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from master.api.enums import LaunchWarning
 from master.api.file_bodies import parse_body
 from master.api.interactive import wire
 from master.api.interactive.kinds import KINDS, Shown, WireKind
-from master.api.interactive.requests import LaunchTask
+from master.api.interactive.requests import Asked, LaunchTask
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, interactive_task, permit
@@ -61,16 +61,18 @@ def router_of(kind: WireKind) -> APIRouter:
     ) -> Reply[dict[str, Any]]:
         # Read by hand: its files may be large, and must not be parsed on the event loop.
         body, files = await in_parsing_thread(_read_launch, kind.body, await request.body())
-        if body.template_name:
-            raise NotFound("template", body.template_name)
         workspace_id = body.workspace_id or UNCATEGORIZED
         found = await api.reads.workspaces.workspace(workspace_id, visible)
         if found.workspace.archived:
             raise NotFound("workspace", workspace_id, ": it is archived")
-        more = await kind.look_up(api, body, principal, visible)
+        template = await api.reads.templates.applied(body.template_name, visible)
+        more = await kind.look_up(
+            Asked(api=api, body=body, template=template, by=principal, visible=visible)
+        )
         new = NewTask(
             type=kind.type,
             config=more.config,
+            template=template,
             files=files,
             workspace_id=workspace_id,
             details=more.details,

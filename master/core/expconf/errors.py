@@ -227,32 +227,33 @@ def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[B
     """The model that owns the keys at a location of an error."""
     annotation: Any = model
     for part in location:
-        annotation = _step(annotation, part)
-    return _as_model(annotation)
+        annotation = step(annotation, part)
+    return as_model(annotation)
 
 
-def _as_model(annotation: Any) -> type[BaseModel] | None:
+def as_model(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation is of, or the only one of its union."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     if isinstance(annotation, TypeAliasType):
-        return _as_model(annotation.__value__)
+        return as_model(annotation.__value__)
     if get_origin(annotation) is Annotated:
-        return _as_model(get_args(annotation)[0])
+        return as_model(get_args(annotation)[0])
     if _is_union(annotation):
-        models = [m for arg in get_args(annotation) if (m := _as_model(arg)) is not None]
+        models = [m for arg in get_args(annotation) if (m := as_model(arg)) is not None]
         return models[0] if len(models) == 1 else None
     return None
 
 
-def _step(annotation: Any, part: int | str) -> Any:
+def step(annotation: Any, part: int | str) -> Any:
     """The annotation one key, index or union tag further in; None where that cannot be told."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         field = _field(annotation, part)
         return field.annotation if field else None
     if isinstance(annotation, TypeAliasType):
-        return _tie(_step(annotation.__value__, part), annotation)
+        return _tie(step(annotation.__value__, part), annotation)
     if get_origin(annotation) is Annotated:
-        return _step(get_args(annotation)[0], part)
+        return step(get_args(annotation)[0], part)
     if _is_union(annotation):
         return _step_union(get_args(annotation), part)
     arguments = [a for a in get_args(annotation) if a is not Ellipsis]
@@ -277,8 +278,8 @@ def _step_union(members: tuple[Any, ...], part: int | str) -> Any:
         for member in members:
             if Tag(part) in getattr(member, "__metadata__", ()):
                 return get_args(member)[0]
-    steps = (_step(member, part) for member in members)
-    return next((step for step in steps if step is not None), None)
+    steps = (step(member, part) for member in members)
+    return next((found for found in steps if found is not None), None)
 
 
 def _is_union(annotation: Any) -> bool:

@@ -58,15 +58,15 @@ def parse(text: str) -> dict[str, Any]:
     return check(document)
 
 
-def check(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as `parse` for a document that is already a map."""
-    result = _without_version(normalise(document))
+def check(document: Mapping[str, Any], *, what: str = WHAT) -> dict[str, Any]:
+    """The same as `parse` for a document that is already a map. `what`: what an error calls it."""
+    result = _without_version(normalise(document), what)
     # Before all else: what a text cannot be is no reason to show it in another complaint.
     problems = first_problems(text_problems(result, root=ROOT))
     if not problems:
         _, problems = _validate(result, partial=True)
     if problems:
-        raise InvalidConfig(problems, what=WHAT)
+        raise InvalidConfig(problems, what=what)
     return result
 
 
@@ -129,10 +129,10 @@ def _over_cluster(raw: Mapping[str, Any], defaults: ClusterDefaults) -> dict[str
     return document
 
 
-def _without_version(document: dict[str, Any]) -> dict[str, Any]:
+def _without_version(document: dict[str, Any], what: str) -> dict[str, Any]:
     version = document.pop("version", None)
     if version not in (None, 0):
-        raise InvalidConfig([f"{ROOT}: invalid version: {version}"], what=WHAT)
+        raise InvalidConfig([f"{ROOT}: invalid version: {version}"], what=what)
     return document
 
 

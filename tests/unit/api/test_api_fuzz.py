@@ -74,6 +74,8 @@ KINDS = {
     "resourcePools": "pool",
     "resources_id": "container",
     "trialRunId": "run",
+    "template_name": "template",
+    "oldName": "template",
 }
 """Keys that hold an id -> its kind; of others the name tells: `job_id`, `jobId` and `jobIds` are ids of jobs."""
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")

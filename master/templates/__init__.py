@@ -1,0 +1,1 @@
+"""Templates of configuration: stored here, applied by whoever launches something."""

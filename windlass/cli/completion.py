@@ -76,9 +76,15 @@ def _pools(client: Client) -> Items:
         yield pool["name"], pool.get("description")
 
 
+def _templates(client: Client) -> Items:
+    for template in client.templates().listed():
+        yield template["name"], template.get("username")
+
+
 complete_agents = _completer(_agents)
 complete_jobs = _completer(_jobs)
 complete_pools = _completer(_pools)
+complete_templates = _completer(_templates)
 
 
 def complete_tasks(ctx: typer.Context, incomplete: str) -> Items:
@@ -102,4 +108,11 @@ ExperimentId = Annotated[
 TrialId = Annotated[int, typer.Argument(help="Trial id.", autocompletion=_completer(_trials))]
 CheckpointUuid = Annotated[
     str, typer.Argument(help="Checkpoint UUID.", autocompletion=_completer(_checkpoints))
+]
+TemplateName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Name of the template.", autocompletion=complete_templates),
+]
+TemplateOption = Annotated[
+    str | None, typer.Option(help="Apply this template.", autocompletion=complete_templates)
 ]

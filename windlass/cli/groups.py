@@ -62,6 +62,7 @@ class AliasedGroup(TyperGroup):
         "lt": "list-trials",
         "lc": "list-checkpoints",
         "c": "create",
+        "rm": "remove",
         "show_ssh_command": "show-ssh-command",
     }
 

@@ -36,6 +36,7 @@ class DetGroup(RootGroup):
         "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),
+        "template": LazyGroup("cluster.template", "Manage templates of configuration.", "tpl"),
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from windlass.base.errors import NotFound
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
 
 if TYPE_CHECKING:
@@ -328,6 +329,10 @@ class Client:
     def interactive(self, kind: Kind) -> InteractiveTasks:
         """Commands, notebooks, shells or TensorBoards."""
         return InteractiveTasks(self.session, self.pages, kind)
+
+    def templates(self) -> Templates:
+        """Configurations that others lie over."""
+        return Templates(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

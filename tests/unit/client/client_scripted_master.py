@@ -80,7 +80,7 @@ class ScriptedMaster:
                 except OSError:
                     self.close_connection = True  # the client has gone: some tests want that
 
-            do_GET = do_POST = do_PATCH = do_DELETE = _serve
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -9,7 +9,7 @@ import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
-from windlass.cli.completion import ExperimentId
+from windlass.cli.completion import ExperimentId, TemplateOption
 from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import settings as experiment_set
@@ -43,7 +43,7 @@ def create(
     config: Annotated[
         list[str] | None, typer.Option("--config", help="Override a key: searcher.metric=loss")
     ] = None,
-    template: Annotated[str | None, typer.Option(help="Apply this template.")] = None,
+    template: TemplateOption = None,
     project_id: Annotated[
         int | None, typer.Option("--project_id", "--project-id", help="Put it into this project.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.cli.completion import TemplateOption
 from windlass.cli.config_file import naming, read_settings, tell_warnings
 from windlass.cli.find import find
 from windlass.cli.interactive.kinds import CliKind
@@ -35,7 +36,7 @@ class LaunchOptions:
     config: Annotated[
         list[str] | None, typer.Option("--config", help="Override a key: resources.slots=2")
     ] = None
-    template: Annotated[str | None, typer.Option(help="Apply this template.")] = None
+    template: TemplateOption = None
     workspace: WorkspaceOption = None
     context: Annotated[
         Path | None,

@@ -195,12 +195,12 @@ missing | model move m --workspace-name Uncategorized
 missing | model list-versions m
 missing | model register-version m {u}
 missing | model delete m
-missing | template list
-missing | template create t {config}
-missing | template describe t
-missing | template set t {config}
-missing | template set-value config t {config}
-missing | template remove t
+ok | template list
+ok | template create t {config}
+ok | template describe t
+ok | template set t {config}
+ok | template set-value config t {config}
+ok | template remove t
 ok | project list Uncategorized
 missing | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized

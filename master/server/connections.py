@@ -334,6 +334,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._leads_to_task = self.scope["path"].startswith(PROXY)
             if self._leads_to_task:
                 self.conn.max_message_size = MAX_TO_TASK_BYTES
+                # While client or task take nothing, pongs come late or not at all. Pings still keep open what lies
+                # between; TCP notices a peer that is gone.
+                self.ping_timeout = None
 
     def _know(self) -> None:
         if self._connection is not None:

@@ -45,6 +45,8 @@ class _JumpingSelector(selectors.DefaultSelector):
             if not events:
                 raise NothingLeftToHappen("work outside the loop did not come back")
             return events
+        if self.loop.sockets_s and (events := super().select(self.loop.sockets_s)):
+            return events
         if timeout is None:
             raise NothingLeftToHappen("no timer, no job, nothing ready")
         self.loop.jump(timeout)
@@ -54,8 +56,10 @@ class _JumpingSelector(selectors.DefaultSelector):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """`time()` starts at 0 and moves only by jumps to the next timer."""
 
-    def __init__(self, *, limit_s: float = float("inf")) -> None:
+    def __init__(self, *, limit_s: float = float("inf"), sockets_s: float = 0.0) -> None:
+        """`sockets_s`: real seconds that what is on its way between sockets of this loop may take before a jump."""
         self._virtual_now = 0.0
+        self.sockets_s = sockets_s
         self._limit_s = limit_s
         self.outside = 0
         self._jobs: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
@@ -112,9 +116,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().close()
 
 
-def run(main: Coroutine[Any, Any, T], *, limit_s: float = float("inf")) -> T:
+def run(
+    main: Coroutine[Any, Any, T], *, limit_s: float = float("inf"), sockets_s: float = 0.0
+) -> T:
     """Run `main` on virtual time. Raises NothingLeftToHappen on a deadlock, or after `limit_s` virtual seconds."""
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(limit_s=limit_s)) as runner:
+
+    def new_loop() -> VirtualTimeLoop:
+        return VirtualTimeLoop(limit_s=limit_s, sockets_s=sockets_s)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ CHUNK_BYTES = 64 * 1024
 CHUNKS_AHEAD = 4
 """Of standard input, beyond what the task has taken."""
 OPEN_LIMIT_S = 30.0
+KEEP_ALIVE_S = 15
+"""A master that is gone without a word is noticed after about three times as long."""
 MAX_PORT = 65535
 
 Tell = Callable[[str], None]
@@ -188,7 +191,7 @@ async def _open(session: Session, service: str) -> ClientConnection:
     tls = session.tls
     login = {"Authorization": f"Bearer {session.token}"} if session.token else {}
     try:
-        return await connect(
+        opened = await connect(
             f"ws{session.url.removeprefix('http')}/proxy/{service}/",
             additional_headers=login,
             ssl=tls,
@@ -196,12 +199,24 @@ async def _open(session: Session, service: str) -> ClientConnection:
             compression=None,
             max_size=None,
             open_timeout=OPEN_LIMIT_S,
+            ping_interval=None,  # while a task takes nothing the master reads nothing, pings among it
         )
     except InvalidStatus as refused:
         status, body = refused.response.status_code, bytes(refused.response.body or b"")
         raise error_from_response(status, body, request=f"GET /proxy/{service}/") from None
     except (OSError, TimeoutError, InvalidHandshake) as error:
         raise MasterUnreachable(str(error) or "the master does not answer") from None
+    _keep_alive(opened.transport.get_extra_info("socket"))
+    return opened
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """With what of it this system has."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    settings = {"TCP_KEEPIDLE": KEEP_ALIVE_S, "TCP_KEEPINTVL": KEEP_ALIVE_S, "TCP_KEEPCNT": 2}
+    for name, value in settings.items():
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def _carry(read: Read, write: Write, socket: ClientConnection) -> None:

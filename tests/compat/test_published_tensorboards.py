@@ -169,7 +169,11 @@ def test_trials_in_a_bucket_are_seen_growing(
     )
     settings = tmp_path.parent / "tensorboard.yaml"
     settings.write_text("tensorboard_args: [--samples_per_plugin=scalars=500]\n")
-    words = ("--trial-ids", str(trial), "--detach", "-c", str(tmp_path))
+    unused = tmp_path.parent / "unused.yaml"
+    unused.write_text("idle_timeout: 10s\n")
+    words = ("--trial-ids", str(trial), "--detach")
+    idle = det(cluster, "start", *words, "--config-file", str(unused)).split()[-1]
+    words = (*words, "-c", str(tmp_path))
     tensorboard = det(cluster, "start", *words, "--config-file", str(settings)).split()[-1]
     assert shown(cluster, tensorboard)["trialIds"] == [trial]
     task = f"/api/v1/tasks/{tensorboard}"
@@ -184,5 +188,10 @@ def test_trials_in_a_bucket_are_seen_growing(
     log = det(cluster, "logs", tensorboard)
     assert "the hook of this TensorBoard" in log
     assert SECRET_KEY not in log
+    eventually("the other is ended", lambda: shown(cluster, idle)["exitStatus"])
+    reason = "idle for more than 10s: service is inactive"
+    assert shown(cluster, idle)["exitStatus"] == f"killed: {reason}"
+    assert reason in det(cluster, "logs", idle)
+    assert not shown(cluster, tensorboard)["exitStatus"]
     det(cluster, "kill", tensorboard)
     cluster.client.session.post(f"/api/v1/experiments/{experiment}/kill")

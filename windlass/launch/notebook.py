@@ -40,7 +40,7 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
         def tell_end(said: str) -> None:
             write_greeting(greeting, said)
             if welcome is not None:
-                welcome.write(end=said)
+                welcome.tell_end(said)
 
         watch = until_ready(READY, session, info, on_end_known=tell_end)
         with own_port(PORT, session, info) as port:

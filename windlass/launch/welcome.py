@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,28 +29,28 @@ _UNUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """One that was written, and shows the task's end once that is known."""
+    """One that was written. Raises FileExistsError where a file of that name is."""
 
-    file: Path
-    task_id: str
-    settings: NotebookSettings
+    def __init__(self, folder: Path, task_id: str, settings: NotebookSettings) -> None:
+        self.file = folder / README
+        self._task_id = task_id
+        self._settings = settings
+        self._written = self._text()
+        with self.file.open("x") as file:
+            file.write(self._written)
 
     @property
     def page(self) -> str:
         """Where JupyterLab shows it."""
         return f"/lab/tree{quote(str(self.file))}"
 
-    def write(self, *, end: str = "", mode: str = "w") -> None:
-        cell = {
-            "cell_type": "markdown",
-            "id": "welcome",
-            "metadata": {},
-            "source": "\n".join(_lines(self, end)),
-        }
-        with self.file.open(mode, encoding="utf-8") as file:
-            json.dump({**NOTEBOOK, "cells": [cell]}, file, indent=1)
+    def tell_end(self, said: str) -> None:
+        """Unless somebody has changed it meanwhile, or taken it away."""
+        with suppress(OSError):
+            if self.file.read_text() == self._written:
+                self._written = self._text(said)
+                self.file.write_text(self._written)
 
     def counted(self, usage: Usage) -> Usage:
         """To have read it is no use of the notebook: else its kernel would keep that for ever."""
@@ -64,23 +64,28 @@ class Welcome:
         except (OSError, ValueError, KeyError, TypeError):
             return True
 
+    def _text(self, end: str = "") -> str:
+        lines = _lines(self.file.parent, self._task_id, self._settings, end)
+        cell = {
+            "cell_type": "markdown",
+            "id": "welcome",
+            "metadata": {},
+            "source": "\n".join(lines),
+        }
+        return json.dumps({**NOTEBOOK, "cells": [cell]}, indent=1)
+
 
 def write_welcome(folder: Path, task_id: str, settings: NotebookSettings) -> Welcome | None:
     """None: the folder is the user's, or has a file of that name."""
-    if not is_own(folder):
-        return None
-    welcome = Welcome(file=folder / README, task_id=task_id, settings=settings)
     try:
-        welcome.write(mode="x")
+        return Welcome(folder, task_id, settings) if is_own(folder) else None
     except FileExistsError:
         return None
-    return welcome
 
 
-def _lines(welcome: Welcome, end: str) -> Iterator[str]:
-    settings = welcome.settings
+def _lines(folder: Path, task_id: str, settings: NotebookSettings, end: str) -> Iterator[str]:
     yield f"# {settings.description}\n"
-    yield f"- **Files** of this notebook are in `{welcome.file.parent}`, which is deleted when it ends."
+    yield f"- **Files** of this notebook are in `{folder}`, which is deleted when it ends."
     if settings.kept:
         kept = ", ".join(f"`{path}`" for path in settings.kept)
         yield f"- **Kept** is what you save in {kept}."
@@ -97,7 +102,7 @@ def _lines(welcome: Welcome, end: str) -> Iterator[str]:
     else:
         yield "- **Idle**: it has no `idle_timeout`, and holds its slots until it is ended."
     yield (
-        f"- **To end it**: File > Shut Down, or `det notebook kill {welcome.task_id}`. "
+        f"- **To end it**: File > Shut Down, or `det notebook kill {task_id}`. "
         "To close the page does not end it."
     )
     if end:

@@ -45,8 +45,9 @@ def test_it_says_where_files_are_what_is_kept_and_when_it_ends(folder: Path) -> 
     for said in (f"`{folder}`", "`/data`, `sub`", "used for 30m", "no kernel computes", "task-7"):
         assert said in text
     assert "Time" not in text
-    welcome.write(end="This task ends at noon")
-    assert "This task ends at noon." in text_of(welcome)
+    for said in ("This task ends at noon", "This task ends at ten"):
+        welcome.tell_end(said)
+        assert f"{said}." in text_of(welcome)
 
 
 def test_one_that_keeps_nothing_and_is_never_ended_says_that(folder: Path) -> None:
@@ -70,6 +71,16 @@ def test_files_of_users_are_left_alone(folder: Path, tmp_path: Path) -> None:
     theirs.mkdir()
     assert write_welcome(theirs, "task-7", NotebookSettings()) is None
     assert list(theirs.iterdir()) == []
+
+
+def test_when_it_ends_is_not_written_over_what_somebody_changed(folder: Path) -> None:
+    welcome = written(folder)
+    welcome.file.write_text("theirs now")
+    welcome.tell_end("This task ends at noon")
+    assert welcome.file.read_text() == "theirs now"
+    welcome.file.unlink()
+    welcome.tell_end("This task ends at noon")
+    assert not welcome.file.exists()
 
 
 def test_its_kernel_does_not_count_until_somebody_works_in_it(folder: Path) -> None:

@@ -54,6 +54,14 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetMeResponse", "GET", "/api/v1/me")
     await note("GetMasterResponse", "GET", "/api/v1/master")
     await note("GetMasterConfigResponse", "GET", "/api/v1/master/config")
+    template = "/api/v1/templates/t"
+    await note("PostTemplateResponse", "POST", template, {"config": {"labels": ["a"]}})
+    await note("PutTemplateResponse", "PUT", template, {"config": {"labels": ["b"]}})
+    await note("PatchTemplateConfigResponse", "PATCH", template, {"labels": ["c"]})
+    rename = {"oldName": "t", "newName": "t"}
+    await note("PatchTemplateNameResponse", "PATCH", "/api/v1/template/rename", rename)
+    await note("GetTemplateResponse", "GET", template)
+    await note("GetTemplatesResponse", "GET", "/api/v1/templates")
     create = {"config": SINGLE, "activate": False, "parentId": id_}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", create)
     await note("GetExperimentResponse", "GET", f"/api/v1/experiments/{search}")

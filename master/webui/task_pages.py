@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,6 +19,7 @@ from master.api.interactive import wire
 from master.api.interactive.kinds import KINDS, Shown, WireKind
 from master.api.permits import VISIBLE, permit
 from master.api.services import ApiContext, TheApi
+from master.api.tasks.wire import ends_at
 from master.auth.permissions import Action, Target, allowed
 from master.auth.principal import Principal
 from master.core.jobs import JobType
@@ -96,7 +98,15 @@ async def _view(
         exit_status=shown["exitStatus"],
         lines=await _last_lines(api, row, by),
         service=_service(api, kind, row, state, visible),
+        ends_at=_ends_at(api, state),
     )
+
+
+def _ends_at(api: ApiContext, state: TaskState | None) -> datetime | None:
+    allocation = None if state is None else state.open_allocation
+    if allocation is None:
+        return None
+    return ends_at(allocation, {agent.id: agent for agent in api.services.cluster.agents()})
 
 
 def _service(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from master.api.enums import TaskState
 
@@ -41,10 +42,18 @@ class TaskView:
     next: str
     """Where its service is, from the master's root, once it is ready; before: nothing."""
     over: bool
+    end: str
+    """When the time of its node is over, such as that of a batch job; nothing: not as far as is known."""
 
 
 def task_view(
-    state: TaskState, *, reason: str, exit_status: str, lines: Iterable[str], service: str
+    state: TaskState,
+    *,
+    reason: str,
+    exit_status: str,
+    lines: Iterable[str],
+    service: str,
+    ends_at: datetime | None = None,
 ) -> TaskView:
     """`reason`: why it waits. `service`: the address of what is ready, empty while nothing is."""
     over = state is TaskState.TERMINATED
@@ -57,6 +66,13 @@ def task_view(
         lines=tuple(readable(line) for line in lines),
         next=service.removeprefix("/"),
         over=over,
+        end="" if ends_at is None or over else _end(ends_at),
+    )
+
+
+def _end(moment: datetime) -> str:
+    return (
+        f"This task ends at {moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC, with the time of its node."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urljoin
 
@@ -184,11 +185,12 @@ async def test_who_waits_for_a_notebook_reads_why(world: ApiWorld) -> None:
         "lines": [],
         "next": "",
         "over": False,
+        "end": "",
     }
 
 
 async def test_what_is_ready_is_led_to(world: ApiWorld) -> None:
-    await world.add_agent()
+    await world.add_agent(ends_at=datetime(2030, 1, 1, 18, tzinfo=UTC))
     task = await notebook(world)
     live = world.services.tasks.live(task["id"])
     assert live is not None
@@ -198,6 +200,7 @@ async def test_what_is_ready_is_led_to(world: ApiWorld) -> None:
     assert state.allocation is not None
     waits = await ask(world, "GET", interactive(task))
     assert "It runs, but its service does not answer yet." in waits.text
+    assert "This task ends at 2030-01-01 18:00 UTC, with the time of its node." in waits.text
     ready = f"/api/v1/allocations/{state.allocation.id}/ready"
     await world.ok("POST", ready, token=world.mint.token(state.allocation.id))
     evil = "eventUrl=x&serviceAddr=https://evil/"

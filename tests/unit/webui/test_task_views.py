@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 from master.api.enums import TaskState
@@ -25,6 +27,16 @@ def test_what_waits_says_why_and_what_ended_too() -> None:
         TaskState.TERMINATED, reason="", exit_status="exit code 3", lines=("x",), service=""
     )
     assert ended.sentence == "It has ended: exit code 3."
+
+
+def test_an_end_is_told_as_long_as_it_is_to_come() -> None:
+    def end(state: TaskState) -> str:
+        moment = datetime(2026, 11, 24, 19, tzinfo=timezone(timedelta(hours=1)))
+        return task_view(state, reason="", exit_status="", lines=(), service="", ends_at=moment).end
+
+    told = "This task ends at 2026-11-24 18:00 UTC, with the time of its node."
+    assert end(TaskState.STARTING) == told
+    assert end(TaskState.TERMINATED) == ""
 
 
 def test_log_lines_are_text() -> None:

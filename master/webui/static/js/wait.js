@@ -21,6 +21,7 @@ async function look() {
   show("symbol", task.symbol);
   show("state", task.state);
   show("sentence", task.sentence);
+  show("end", task.end);
   show("log", task.lines.map((/** @type {string} */ line) => `${line}\n`).join("") || "None yet.\n");
   setTimeout(watch, EVERY_MS);
 }

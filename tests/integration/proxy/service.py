@@ -43,7 +43,19 @@ async def route(
     path = request.target.decode().partition("/proxy/")[2].partition("/")[2]
     name, _, argument = path.partition("?")[0].partition("/")
     if name == "silent":
-        await asyncio.Event().wait()
+        waiting.add(reader)
+        await reader.read()
+        waiting.remove(reader)
+    elif name == "waiting":
+        tell(peer, writer, len(waiting))
+    elif name == "longer":
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more" + BLOCK)
+    elif name == "bad-chunks":
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n")
+    elif name == "two-lengths":
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nfour5")
+    elif name == "long-head":
+        writer.write(b"HTTP/1.1 200 OK\r\n" + b"X-Pad: %s\r\n" % bytes(120) * 10_000)
     elif name == "early":
         tell(peer, writer, {"early": True}, 413)
     elif name == "dies":
@@ -87,16 +99,29 @@ def tell(
         writer.write(peer.send(h11.Data(data=body)) or b"")
 
 
+def offered_first(_: ServerConnection, offered: list[str]) -> str | None:
+    """None is fine, too: else clients that ask for none are refused."""
+    return offered[0] if offered else None
+
+
 async def echo_frames(socket: ServerConnection) -> None:
     await socket.send(json.dumps({"path": socket.request.path, "subprotocol": socket.subprotocol}))
     async for message in socket:
-        if message == "close":
-            await socket.close(4321, "as you wish")
-            return
-        await socket.send(message)
+        match message:
+            case "close":
+                await socket.close(4321, "as you wish")
+                return
+            case "die":
+                socket.transport.abort()
+                return
+            case "headers":
+                await socket.send(json.dumps(list(socket.request.headers.raw_items())))
+            case _:
+                await socket.send(message)
 
 
 counted: list[object] = []
+waiting: set[asyncio.StreamReader] = set()
 
 
 async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -124,7 +149,7 @@ async def main() -> None:
     http, tcp, sockets = (int(port) for port in sys.argv[1:])
     await asyncio.start_server(answer, "127.0.0.1", http)
     await asyncio.start_server(plain, "127.0.0.1", tcp)
-    options = {"subprotocols": ["echo"], "max_size": None}
+    options = {"subprotocols": ["echo"], "select_subprotocol": offered_first, "max_size": None}
     async with serve_websockets(echo_frames, "127.0.0.1", sockets, **options):
         print("serving", flush=True)
         await asyncio.Event().wait()

@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 import threading
+from asyncio import gather, to_thread
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 import pytest
+from websockets.asyncio.client import ClientConnection as AsyncConnection
+from websockets.asyncio.client import connect as connect_later
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -134,9 +137,9 @@ def test_another_kind_of_authorization_is_the_tasks(served: Served) -> None:
     assert dict(seen["headers"])["authorization"] == "Basic dTpw"
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_large_bodies_pass_both_ways(served: Served, framing: str) -> None:
-    blocks = 400
+@pytest.mark.parametrize(("framing", "blocks"), [("length", 1600), ("chunked", 400)])
+def test_large_bodies_pass_both_ways(served: Served, framing: str, blocks: int) -> None:
+    """100 MB and 26 MB."""
     body = BLOCK * blocks
     sent: Any = body if framing == "length" else (BLOCK for _ in range(blocks))
     told = served.ask("POST", "upload", content=sent).json()
@@ -157,8 +160,43 @@ def test_odd_answers(served: Served) -> None:
     garbage = served.ask("GET", "garbage")
     assert garbage.status_code == 502
     assert "does not answer" in garbage.json()["message"]
-    with pytest.raises(httpx.RemoteProtocolError):
-        served.ask("GET", "dies")
+    for cut in ("dies", "bad-chunks"):
+        with pytest.raises(httpx.RemoteProtocolError):
+            served.ask("GET", cut)
+    for broken in ("two-lengths", "long-head"):
+        assert served.ask("GET", broken).status_code == 502
+    longer = served.ask("GET", "longer")
+    assert (longer.status_code, longer.content) == (200, b"four")
+
+
+def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(served: Served) -> None:
+    parts = urlsplit(served.cluster.url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), LIMIT_S) as one:
+        head = f"POST /proxy/{served.name(served.http)}/upload HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        head += f"Authorization: Bearer {served.token}\r\nContent-Length: 4\r\n"
+        one.sendall(f"{head}Expect: 100-continue\r\nConnection: close\r\n\r\n".encode())
+        assert one.recv(65536).startswith(b"HTTP/1.1 100 ")
+        one.sendall(b"body")
+        answer = b""
+        while got := one.recv(65536):
+            answer += got
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["size"] == 4
+
+
+def test_a_service_that_never_answers_holds_up_nobody_and_nothing_is_left(served: Served) -> None:
+    def waiting() -> int:
+        return int(served.ask("GET", "waiting").json())
+
+    parts = urlsplit(served.cluster.url)
+    address = (parts.hostname or "", parts.port or 0)
+    head = f"GET /proxy/{served.name(served.http)}/silent HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+    clients = [socket.create_connection(address, LIMIT_S) for _ in range(20)]
+    for client in clients:
+        client.sendall(f"{head}Authorization: Bearer {served.token}\r\n\r\n".encode())
+    eventually("all of them wait", lambda: waiting() == len(clients))
+    for client in clients:
+        client.close()
+    eventually("nobody waits", lambda: waiting() == 0)
 
 
 def test_who_may_not_is_not_told_what_there_is(served: Served) -> None:
@@ -238,8 +276,15 @@ def test_no_log_has_what_was_shown_to_the_proxy(served: Served) -> None:
     with closing(session):
         session.login("determined", served.cluster.password)
         shown = f"auth={session.token}"
+        browser = {"Cookie": shown, "Origin": served.cluster.url}
         for path in (f"x?token={session.token}", "x"):
             httpx.get(served.url(path), headers={"Cookie": shown}, timeout=LIMIT_S)
+            url = served.url(path, served.sockets).replace("http", "ws", 1)
+            with connect(url, additional_headers=browser, open_timeout=LIMIT_S) as one:
+                assert one.recv(LIMIT_S)
+            refused = served.url(path, served.tcp).replace("http", "ws", 1)
+            with pytest.raises(InvalidStatus), connect(refused, additional_headers={"Cookie": "x"}):
+                pass
     logs = [path for path in served.cluster.folder.rglob("*.log") if path.is_file()]
     assert logs
     for log in logs:
@@ -264,6 +309,50 @@ def test_websockets_pass_with_their_subprotocol_and_close_code(served: Served) -
             one.recv(LIMIT_S)
     assert closed.value.rcvd is not None
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
+
+
+def test_a_websocket_goes_without_the_callers_token(served: Served) -> None:
+    headers = {
+        "Authorization": f"Bearer {served.token}",
+        "Cookie": f"mine=1; auth={served.token}; other=2",
+        "X-Own": "yes",
+        "Origin": served.cluster.url,
+    }
+    url = served.url("ws", served.sockets).replace("http", "ws", 1)
+    with connect(url, additional_headers=headers, open_timeout=LIMIT_S) as one:
+        one.recv(LIMIT_S)
+        one.send("headers")
+        said = one.recv(LIMIT_S)
+    told = {name.lower(): value for name, value in json.loads(said)}
+    assert told["cookie"] == "mine=1; other=2"
+    assert told["x-own"] == "yes"
+    assert "authorization" not in told
+    assert served.token not in str(said)
+
+
+def test_a_task_that_dies_in_a_websocket_is_told_to_the_client(served: Served) -> None:
+    with served.socket(served.sockets) as one:
+        one.recv(LIMIT_S)
+        one.send("die")
+        with pytest.raises(ConnectionClosed) as closed:
+            one.recv(LIMIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code in (1001, 1011)
+
+
+async def test_two_hundred_websockets_at_once(served: Served) -> None:
+    url = served.url("", served.sockets).replace("http", "ws", 1)
+    sockets: list[AsyncConnection] = []
+    async with AsyncExitStack() as stack:
+        for _ in range(10):  # as a page opens them: some at a time
+            opening = (connect_later(url, open_timeout=LIMIT_S) for _ in range(20))
+            sockets += await gather(*(stack.enter_async_context(one) for one in opening))
+        for _ in range(3):
+            await gather(*(one.recv() for one in sockets))
+            await gather(*(one.send(f"number {n}") for n, one in enumerate(sockets)))
+        said = await gather(*(one.recv() for one in sockets))
+        assert said == [f"number {n}" for n in range(200)]
+        assert (await to_thread(served.ask, "GET", "x")).status_code == 200
 
 
 def test_a_websocket_to_what_has_none_is_refused_before_it_opens(served: Served) -> None:

@@ -44,8 +44,8 @@ class PilotSite(Protocol):
         """Nodes that it must not use."""
         ...
 
-    def shorten(self, name: str) -> None:
-        """An administrator leaves it one to two minutes more: its limit is in whole minutes, from its start."""
+    def shorten(self, name: str, *, minutes: int = 2) -> None:
+        """An administrator leaves it so long, or a minute less: its limit is in whole minutes, from its start."""
         ...
 
     def settle(self) -> None:
@@ -89,9 +89,9 @@ class SlurmSite:
     def excluded_by(self, name: str) -> list[str]:
         return self._slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%x").split()
 
-    def shorten(self, name: str) -> None:
+    def shorten(self, name: str, *, minutes: int = 2) -> None:
         start = self._slurm.run("squeue", "-h", "-j", self.id_of(name), "-o", "%S").strip()
-        limit = _limit_in_minutes(datetime.fromisoformat(start).timestamp())
+        limit = _limit_in_minutes(datetime.fromisoformat(start).timestamp(), minutes)
         self._slurm.run("scontrol", "update", f"JobId={self.id_of(name)}", f"TimeLimit={limit}")
 
     def settle(self) -> None:
@@ -133,12 +133,13 @@ class PbsSite:
     def excluded_by(self, name: str) -> list[str]:
         return []
 
-    def shorten(self, name: str) -> None:
+    def shorten(self, name: str, *, minutes: int = 2) -> None:
         """What qalter does to the record; there is none in the recordings."""
         file = self._pbs.folder / "state" / f"{self.id_of(name)}.json"
         job = json.loads(file.read_text())
         new = file.with_suffix(".altered")
-        new.write_text(json.dumps(job | {"walltime": f"00:{_limit_in_minutes(job['stime'])}:00"}))
+        limit = _limit_in_minutes(job["stime"], minutes)
+        new.write_text(json.dumps(job | {"walltime": f"00:{limit}:00"}))
         new.replace(file)
 
     def settle(self) -> None:
@@ -152,8 +153,8 @@ class PbsSite:
         return [json.loads(file.read_text()) for file in files]
 
 
-def _limit_in_minutes(start: float) -> int:
-    return int((time.time() - start) // 60) + 2
+def _limit_in_minutes(start: float, more: int) -> int:
+    return int((time.time() - start) // 60) + more
 
 
 @contextmanager

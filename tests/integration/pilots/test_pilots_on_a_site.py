@@ -4,6 +4,7 @@ submitted, found again, left in time, told afterwards, and ended."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.pilot_sites import PilotSite, running_site
 from tests.real_cluster import RealCluster, eventually
+from tests.shells import ClusterShell, FilesInAShell, assert_told_its_end
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +220,25 @@ def test_what_is_killed_on_a_node_loses_no_work_and_leaves_nothing(
     assert len(set(site.all_jobs()) - before) == 1 + again
 
 
+def test_a_shell_takes_free_slots_of_a_pilot_which_stays_when_it_is_killed(
+    cluster: RealCluster, site: PilotSite, gate: Path, before: frozenset[str]
+) -> None:
+    """A trial keeps the pilot from being idle."""
+    experiment = cluster.submit(config(gate, 1), MODEL)
+    started(cluster, experiment)
+    (pilot,) = set(site.all_jobs()) - before
+    shell = ClusterShell(cluster, "--config", "resources.resource_pool=pilots")
+    said = shell.open("bash -l -c 'echo it is $DET_TASK_ID'")
+    assert said.decode() == f"it is {shell.id}\n"
+    assert shell.agents() == cluster.agents() == [f"{pilot}-0"]
+    shell.kill()
+    assert site.jobs("running") == [pilot]
+    gate.touch()
+    assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
+    assert all_logs(cluster, experiment).count("rank 0 of 1") == 1
+    assert set(site.all_jobs()) - before == {pilot}
+
+
 def test_work_leaves_before_the_time_of_its_pilot_is_over(
     cluster: RealCluster, site: PilotSite, gate: Path
 ) -> None:
@@ -239,6 +260,24 @@ def test_work_leaves_before_the_time_of_its_pilot_is_over(
     assert cluster.wait(experiment)["state"] == "STATE_COMPLETED"
     (trial,) = cluster.trials(experiment)
     assert trial["restarts"] == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_shell_ends_with_the_time_of_its_pilot(
+    cluster: RealCluster, site: PilotSite, gate: Path
+) -> None:
+    """Its user is told when that is, and how it ended. It is not started again."""
+    if site.name == "pbs":
+        pytest.skip("it lasts for a minute, and is the same as on Slurm")
+    options = ("resources.resource_pool=pilots", "--volume", f"{gate.parent}:/gates")
+    shell = ClusterShell(cluster, "--config", *options)
+    files = FilesInAShell(shell, gate.parent, "/gates")
+    assert_told_its_end(shell)
+    (pilot,) = site.jobs("running")
+    site.shorten(pilot, minutes=1)
+    assert re.search("job .* reached its time limit", shell.wait())
+    assert "reached its time limit" in shell.log()
+    files.assert_what_is_left()
 
 
 def test_the_next_pilot_does_not_use_a_node_that_an_operator_disabled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from tests.gated_trial import MODEL, all_logs, gated_trial
 from tests.real_cluster import WINDLASS, RealCluster, eventually
+from tests.shells import ClusterShell, FilesInAShell, assert_told_its_end
 from tests.slurm import Slurm
 
 SITE = {"type": "slurm", "partition": "gpu"}
@@ -275,19 +277,23 @@ def test_a_search_of_short_trials(cluster: RealCluster, gates: Gates) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_training_goes_on_in_another_job_when_the_time_is_over(
     cluster: RealCluster, slurm: Slurm, gates: Gates
 ) -> None:
-    """A minute each: it makes a checkpoint in time, and ends with the metrics of one long run."""
+    """A minute each: it makes a checkpoint in time, and ends with the metrics of one long run. A shell just ends."""
     settings = {
         "resources": {"slots_per_trial": 2, "resource_pool": "minutes"},
         "preemption_timeout": 45,
         "hyperparameters": {"gate": "/gates/open", "steps": 40},
     }
-    shell = cluster.client.session.post(
-        "/api/v1/shells", {"config": {"resources": {"slots": 1, "resource_pool": "minutes"}}}
-    )["shell"]["id"]
+    shell = ClusterShell(
+        cluster,
+        *("--config", "resources.resource_pool=minutes", "--volume", f"{gates.folder}:/gates"),
+    )
     experiment = cluster.submit(config(gates, **settings), MODEL)
+    files = FilesInAShell(shell, gates.folder, "/gates")
+    assert_told_its_end(shell)
     eventually(
         "it runs in a second job", lambda: "run 2, from step 39" in all_logs(cluster, experiment)
     )
@@ -298,13 +304,9 @@ def test_training_goes_on_in_another_job_when_the_time_is_over(
     assert trial["restarts"] == 0
     metrics = trial["latestValidation"]["metrics"]["avgMetrics"]
     assert metrics["loss"] == round(1 / 40, 6)
-    eventually(
-        "the shell is over", lambda: cluster.get(f"/api/v1/tasks/{shell}")["task"]["endTime"]
-    )
-    lines = cluster.client.session.stream(f"/api/v1/tasks/{shell}/logs", None)
-    said = "".join(str(line["log"]) + "\n" for line in lines)
-    assert "This task ends at" in said, said
-    assert "reached its time limit" in said, said
+    assert re.search("job .* reached its time limit", shell.wait())
+    assert "reached its time limit" in shell.log()
+    files.assert_what_is_left()
 
 
 @pytest.mark.slow

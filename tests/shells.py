@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,7 @@ class ClusterShell:
 
     def copy(self, source: str, target: str) -> None:
         """By scp: a path there begins with `ALIAS:`."""
-        known = self._home / "ssh_config"
-        known.write_bytes(self._det("shell", "ssh-config", self.id, "--name", ALIAS))
-        self._run("scp", "-q", "-F", str(known), source, target)
+        self._run("scp", "-q", "-F", str(self._ssh_config), source, target)
 
     def look(self) -> dict[str, Any]:
         return dict(self._cluster.get(f"/api/v1/shells/{self.id}")["shell"])
@@ -62,6 +61,12 @@ class ClusterShell:
         """How it ended. A batch system may take minutes to end a job."""
         what = "the shell is over"
         return str(eventually(what, lambda: self.look()["exitStatus"], patience_s=150.0))
+
+    @cached_property
+    def _ssh_config(self) -> Path:
+        file = self._home / f"{self.id}.ssh_config"
+        file.write_bytes(self._det("shell", "ssh-config", self.id, "--name", ALIAS))
+        return file
 
     def _det(self, *words: str, stdin: bytes = b"") -> bytes:
         return self._run(WINDLASS, "-m", self._cluster.url, *words, stdin=stdin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 
 from tests.gated_trial import MODEL, all_logs, gated_trial, slurm_master
 from tests.real_cluster import RealCluster, eventually
+from tests.shells import ALIAS, ClusterShell
 from tests.slurm import Slurm
 from windlass.base.errors import WindlassError
 
@@ -37,6 +39,7 @@ def test_a_trial_by_it_and_nothing_is_left(
         assert cluster.wait(id_)["state"] == "STATE_COMPLETED", all_logs(cluster, id_)
         assert "run 1, from step 0" in all_logs(cluster, id_)
         _reach_a_port(cluster)
+        _use_a_shell(cluster, tmp_path)
         eventually("its jobs are over", lambda: not slurm.jobs())
         eventually("its directories are gone", lambda: not list(jobs.glob("wl-*")))
         eventually("nobody asks any more", lambda: not list(jobs.glob("asks/*")))
@@ -66,6 +69,19 @@ def _reach_a_port(cluster: RealCluster) -> None:
 
     eventually("the port answers", lambda: "File not found" in looked())
     session.post(f"/api/v1/commands/{command}/kill", {})
+
+
+def _use_a_shell(cluster: RealCluster, folder: Path) -> None:
+    """A command, and a file there and back."""
+    shell = ClusterShell(cluster, "--config", "resources.slots=1")
+    sent, back = folder / "sent", folder / "back"
+    sent.write_bytes(os.urandom(1_000_000))
+    shell.copy(str(sent), f"{ALIAS}:copy")
+    said = shell.open("sha256sum copy").decode().split()
+    assert said == [hashlib.sha256(sent.read_bytes()).hexdigest(), "copy"]
+    shell.copy(f"{ALIAS}:copy", str(back))
+    assert back.read_bytes() == sent.read_bytes()
+    shell.kill()
 
 
 def _named(word: str) -> list[int]:

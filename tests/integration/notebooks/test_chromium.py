@@ -24,10 +24,13 @@ ROOT = Path(__file__).parents[3]
 JUPYTER, DET = ROOT / ".jupyter", ROOT / ".compat/bin/det"
 PATIENCE_MS = PATIENCE_S * 1000
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or not (JUPYTER / "bin/jupyter-lab").exists() or not DET.exists(),
-    reason="Chromium, JupyterLab or the published client is not installed: run make test-slow",
-)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        CHROMIUM is None or not (JUPYTER / "bin/jupyter-lab").exists() or not DET.exists(),
+        reason="Chromium, JupyterLab or the published client is not installed: run make test-slow",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def test_from_the_printed_address_to_a_cell(cluster: RealCluster) -> None:
         at.page.wait_for_url(f"**/proxy/{task_id}/**", timeout=PATIENCE_MS)
         at.page.set_viewport_size({"width": 1280, "height": 900})
         base = f"{cluster.url}/proxy/{task_id}"
-        is_welcomed(at, task_id)
+        is_welcomed(at, task_id, base)
         runs_a_cell(at, base)
         opens_a_terminal(at, base)
         assert at.complaints == []
@@ -122,16 +125,23 @@ def test_from_the_printed_address_to_a_cell(cluster: RealCluster) -> None:
     det(cluster, "notebook", "kill", task_id)
 
 
-def is_welcomed(at: Browser, task_id: str) -> None:
+def has_a_kernel(at: Browser) -> None:
+    kernel = at.page.get_by_role("button", name=re.compile(r"ipykernel\) \| Idle"))
+    expect(kernel).to_be_visible(timeout=PATIENCE_MS)
+
+
+def is_welcomed(at: Browser, task_id: str, base: str) -> None:
     shown = at.page.locator(".jp-Notebook .jp-MarkdownOutput")
     expect(shown).to_contain_text(f"det notebook kill {task_id}", timeout=PATIENCE_MS)
+    has_a_kernel(at)
+    (session,) = at.page.request.get(f"{base}/api/sessions").json()
+    assert session["path"] == "run/determined/workdir/README.ipynb", "whose kernel is no use"
 
 
 def runs_a_cell(at: Browser, base: str) -> None:
     at.page.goto(f"{base}/lab?reset")
     at.page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(timeout=PATIENCE_MS)
-    kernel = at.page.get_by_role("button", name=re.compile(r"ipykernel\) \| Idle"))
-    expect(kernel).to_be_visible(timeout=PATIENCE_MS)
+    has_a_kernel(at)
     cell = at.page.locator(".jp-Notebook .cm-content").first
     cell.click(timeout=PATIENCE_MS)
     at.page.keyboard.type("print(6 * 7, 'in a cell')")

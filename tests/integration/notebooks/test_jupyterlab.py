@@ -26,11 +26,15 @@ from tests.real_cluster import PATIENCE_S, RealCluster, eventually, listening
 ROOT = Path(__file__).parents[3]
 JUPYTER, DET = ROOT / ".jupyter", ROOT / ".compat/bin/det"
 IDLE = "15s"
+WORK_DIR = "run/determined/workdir"
 
-pytestmark = pytest.mark.skipif(
-    not (JUPYTER / "bin/jupyter-lab").exists() or not DET.exists(),
-    reason="JupyterLab or the published client is not installed: run make test-slow",
-)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        not (JUPYTER / "bin/jupyter-lab").exists() or not DET.exists(),
+        reason="JupyterLab or the published client is not installed: run make test-slow",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +165,12 @@ def test_a_cell_is_executed(notebook: Notebook) -> None:
 def test_it_begins_in_the_working_directory_and_complains_of_no_option(notebook: Notebook) -> None:
     assert not re.search("preferred_dir.*deprecated", notebook.log())
     page = notebook.own("GET", "lab").decode()
-    assert '"preferredPath": "run/determined/workdir"' in page
+    assert f'"preferredPath": "{WORK_DIR}"' in page
 
 
 def test_large_files_go_up_and_down_whole(notebook: Notebook) -> None:
     content = os.urandom(20_000_000)
-    path = "run/determined/workdir/large"
+    path = f"{WORK_DIR}/large"
     upload = {"type": "file", "format": "base64", "content": b64encode(content).decode()}
     notebook.own("PUT", f"api/contents/{path}", upload)
     back = notebook.own("GET", f"files/{path}")
@@ -239,11 +243,12 @@ def test_each_kind_of_idleness_ends_a_notebook_but_no_work(cluster: RealCluster)
     work += "while not os.path.exists('enough'): time.sleep(0.1)"
     assert executed(working.ready(), kernel_of(working), work) == "begun\n"
     kernel_of(unwatched.ready())
-    unused.ready()
+    shown = {"path": f"{WORK_DIR}/README.ipynb", "name": "", "type": "notebook"}
+    unused.ready().own("POST", "api/sessions", shown | {"kernel": {"name": "python3"}})
     for notebook in (unused, unwatched):
         is_ended_as_idle(notebook)
     assert working.is_ready(), "it was used before the others, and computes"
-    working.own("PUT", "api/contents/run/determined/workdir/enough", {"type": "file"})
+    working.own("PUT", f"api/contents/{WORK_DIR}/enough", {"type": "file"})
     is_ended_as_idle(working)
 
 

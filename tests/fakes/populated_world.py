@@ -155,7 +155,7 @@ async def populated_world(
             root = world.services.tasks.live(task)
             assert root is not None
             await root.wait_until(_runs)
-        await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": {}})
+        await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": command or {}})
         live = world.services.experiments.live(experiment)
         assert live is not None
         others = await world.login("other")

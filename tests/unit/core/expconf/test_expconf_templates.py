@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.expconf import check, merge
+from master.core.expconf.documents import read_document
 from master.core.expconf.interactive import TaskConfig
 from master.core.expconf.kinds import CommandConfig, NotebookConfig, ShellConfig, TensorboardConfig
 from master.core.expconf.normalise import normalise
@@ -307,3 +310,9 @@ def test_names_that_lead_elsewhere_are_refused(name: str, words: str) -> None:
 
 def test_letters_with_accents_have_one_spelling() -> None:
     assert new_name("cafe\u0301") == plain_name("café") == "café"
+
+
+def test_the_template_of_the_page_is_one() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "templates.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert check_template(read_document(shown)) == ()

@@ -187,6 +187,8 @@ class Hello(Message):
     """In a batch job: what the site calls this node. The agent of a later job there has another id."""
     address: Name = ""
     """Where other nodes reach this one; empty: as the master sees the peer."""
+    own_address: Name = ""
+    """Of its end of this connection. Behind NAT the master sees another. Empty: nobody else can use it."""
     instance_id: Id | None = None
     slots: tuple[Slot, ...] = Field(default=(), max_length=MAX_SLOTS)
     containers: tuple[ContainerReport, ...] = Field(default=(), max_length=MAX_CONTAINERS)
@@ -452,4 +454,13 @@ class Channel(Protocol):
 
     async def close(self, reason: str = "") -> None:
         """With a reason: the peer did something wrong, and is told."""
+        ...
+
+
+class AgentChannel(Channel, Protocol):
+    """The agent's end of one."""
+
+    @property
+    def own_address(self) -> str:
+        """As `Hello.own_address`."""
         ...

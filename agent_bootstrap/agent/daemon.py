@@ -38,7 +38,7 @@ from agent_bootstrap.agent.slots import Hardware, find_hardware
 from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.interfaces import address_of
-from agent_bootstrap.protocol import Channel, ChannelClosed, Leaving, Staying
+from agent_bootstrap.protocol import AgentChannel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig, PermissionDenied
@@ -55,7 +55,7 @@ JITTER_S = 0.5
 
 log = logging.getLogger(__name__)
 
-Connect = Callable[[str], Awaitable[Channel]]
+Connect = Callable[[str], Awaitable[AgentChannel]]
 """Dials the master once, showing the agent's credential. Raises ChannelClosed when it cannot be reached,
 PermissionDenied when it refuses us."""
 ConnectStreams = Callable[[str], Awaitable[Stream]]

@@ -21,14 +21,14 @@ from agent_bootstrap.channels.requested_transport import RequestedTransport
 from agent_bootstrap.channels.streams import Direct, Stream, Transport
 from agent_bootstrap.channels.through_relay import ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
-from agent_bootstrap.protocol import Channel, ChannelClosed
+from agent_bootstrap.protocol import AgentChannel, ChannelClosed
 
 SUBMITTED_FROM = ("SLURM_SUBMIT_HOST", "PBS_O_HOST")
 """The login node, in the environment of a batch job."""
 
 log = logging.getLogger(__name__)
 
-Dial = Callable[[AgentOptions, str], Awaitable[Channel]]
+Dial = Callable[[AgentOptions, str], Awaitable[AgentChannel]]
 
 
 class MasterTransports:
@@ -55,7 +55,7 @@ class MasterTransports:
         failed = _listed(self._failed)
         return (f"reaches the master by {self._current}" + (f" ({failed})" if failed else ""),)
 
-    async def connect(self, credential: str) -> Channel:
+    async def connect(self, credential: str) -> AgentChannel:
         """Raises ChannelClosed if no way leads to the master, PermissionDenied if it refuses us."""
         if self._gate.was_open:  # tasks of an agent before us know that port
             await self._open_gate()
@@ -88,7 +88,7 @@ class MasterTransports:
         for way in self._transports.values():
             await way.close()
 
-    async def _try(self, name: str, credential: str) -> Channel:
+    async def _try(self, name: str, credential: str) -> AgentChannel:
         if name != "direct":
             await self._open_gate()
             try:

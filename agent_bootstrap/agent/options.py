@@ -272,7 +272,8 @@ class AgentOptions(BaseModel):
     ends_at: Moment | None = None
     """When this machine ends (walltime, capacity block), e.g. 2026-01-31T18:00:00+01:00: work is placed accordingly."""
     address: Name = ""
-    """Where other nodes reach this one. Empty: as the master sees it."""
+    """Where other nodes reach this one. Empty: as the master sees it; agents that it sees at one address, behind the
+    same NAT, are told each other's own."""
     network_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9._@*?-]{0,64}$")] = ""
     """By which network other nodes reach this one, instead of `address`: `ib0`, or a pattern, `eth*`. Its IPv4
     address counts."""

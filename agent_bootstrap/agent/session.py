@@ -15,8 +15,8 @@ from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.protocol import (
     HEARTBEAT_S,
+    AgentChannel,
     AgentShutdown,
-    Channel,
     ChannelClosed,
     ForgetContainer,
     JoinRefused,
@@ -48,7 +48,7 @@ class MasterSession:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: AgentChannel,
         *,
         machine: AgentMachine,
         containers: ContainerSet,
@@ -74,8 +74,11 @@ class MasterSession:
         self._containers.outbox.take()
         reports = self._containers.reports()
         hello = self._machine.hello(reports, self._epoch.highest)
-        streams = {"carries_streams": self._streams is not None}
-        await self.channel.send(hello.model_copy(update=streams))
+        of_connection = {
+            "own_address": self.channel.own_address,
+            "carries_streams": self._streams is not None,
+        }
+        await self.channel.send(hello.model_copy(update=of_connection))
         try:
             async with asyncio.timeout(WELCOME_LIMIT_S):
                 answer = await self.channel.receive()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from ipaddress import ip_address
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import ValidationError
@@ -41,6 +42,10 @@ class WebSocketChannel:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
 
+    @property
+    def own_address(self) -> str:
+        return shared_address(str(self._connection.local_address[0]))
+
     async def send(self, message: Message) -> None:
         try:
             await self._connection.send(message.model_dump_json())
@@ -62,6 +67,12 @@ class WebSocketChannel:
 
     async def close(self, reason: str = "") -> None:
         await self._connection.close()
+
+
+def shared_address(address: str) -> str:
+    """Empty for one that only this machine, or those on its own wire, can use."""
+    found = ip_address(address)
+    return "" if found.is_loopback or found.is_link_local else address
 
 
 def _why(error: ConnectionClosed) -> str:

@@ -73,6 +73,8 @@ class Agent:
     link: AgentLink | None = None
     boot_id: str = ""
     address: str = ""
+    own_address: str = ""
+    """What it has where the master may see it at one of NAT or of a proxy; empty: `address` is what it said."""
     site_node: str = ""
     """In a batch job: its node's name at the site."""
     version: str = ""

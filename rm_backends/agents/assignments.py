@@ -25,6 +25,7 @@ from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
 from rm_backends.agents.entries import PHASE_ORDER, Part, PoolEntry, Stage
 from rm_backends.agents.messages import container_spec, exit_of, phase_of
+from rm_backends.agents.peer_addresses import peer_addresses
 from rm_backends.agents.resync import Expected, Resync
 from rm_backends.agents.resync import resync as plan_resync
 from rm_backends.base import (
@@ -87,6 +88,7 @@ class Assignments:
         if len(order) > 1:
             order.sort(key=lambda agent_id: (-placement[agent_id], agent_id))
         containers = []
+        addresses = peer_addresses([self.agents[agent_id] for agent_id in order])
         for rank, agent_id in enumerate(order):
             agent = self.agents[agent_id]
             slot_ids = tuple(agent.free_slot_ids()[: placement[agent_id]])
@@ -96,7 +98,7 @@ class Assignments:
                 rank=rank,
                 slot_ids=slot_ids,
                 slot_kind=agent.kind_of(slot_ids),
-                address=agent.address,
+                address=addresses[rank],
                 site_node=agent.site_node,
             )
             containers.append(container)

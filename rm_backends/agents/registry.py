@@ -404,6 +404,7 @@ class Registry:
             self.departures.drain(agent.id)
         agent.set_devices(hello.slots)
         agent.address = address
+        agent.own_address = "" if hello.address else hello.own_address
         agent.site_node = hello.site_node
 
     def _resync(self, pool: Pool, agent: Agent, hello: Hello, link: AgentLink) -> None:

@@ -39,6 +39,8 @@ from windlass.base.ids import Ids
 
 SUBMITTED = datetime(2026, 1, 1, tzinfo=UTC)
 TOKEN = "join-token"
+PEER = "10.9.9.9"
+"""Where the master sees all agents."""
 
 
 def allocation(
@@ -326,7 +328,7 @@ class AgentsWorld:
             raise ChannelClosed("no master")
         agent_end, master_end = memory_channel()
         serving = self.shared.gateway.serve(
-            master_end, pool=pool, token=token, credential=credential, peer="10.9.9.9"
+            master_end, pool=pool, token=token, credential=credential, peer=PEER
         )
         self._of_master.append(self.tasks.create_task(serving))
         self.channels.append(agent_end)

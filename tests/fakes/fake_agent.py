@@ -90,6 +90,7 @@ class FakeAgent:
     devices: tuple[Slot, ...] = ()
     """Instead of artificial ones."""
     address: str = ""
+    own_address: str = ""
     site_node: str = ""
     boot_id: str = "boot-1"
     instance_id: str | None = None
@@ -274,6 +275,7 @@ class FakeAgent:
             boot_id=self.boot_id,
             hostname=self.agent_id,
             address=self.address,
+            own_address=self.own_address,
             site_node=self.site_node,
             instance_id=self.instance_id,
             slots=self.devices

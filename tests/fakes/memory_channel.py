@@ -12,6 +12,7 @@ class MemoryChannel:
     """One end. What was sent before a `close` is still received; a `cut` loses it."""
 
     def __init__(self, *, from_agent: bool, encode: bool) -> None:
+        self.own_address = ""
         self._adapter = FROM_AGENT if from_agent else FROM_MASTER
         self._encode = encode
         self._inbox: deque[Message] = deque()

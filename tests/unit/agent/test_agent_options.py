@@ -15,7 +15,7 @@ from agent_bootstrap.agent.machine import AgentMachine
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.slots import Hardware
-from agent_bootstrap.agent.websocket import agents_url
+from agent_bootstrap.agent.websocket import agents_url, shared_address
 from agent_bootstrap.container_options import ContainerLimits, ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
 from tests.fakes.fake_runtime import FakeRuntime
@@ -309,3 +309,17 @@ def test_drain_may_be_said_again_and_a_time_counts_before_none(tmp_path: Path) -
     put_off = drain()
     assert put_off.exit_code == 2
     assert "This machine goes at 2099-01-01 18:00+00:00 already" in put_off.output
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("10.7.0.2", "10.7.0.2"),
+        ("fd00::2", "fd00::2"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("fe80::1%eth0", ""),
+    ],
+)
+def test_only_an_address_that_others_can_use_is_told(address: str, told: str) -> None:
+    assert shared_address(address) == told

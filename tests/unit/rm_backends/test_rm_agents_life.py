@@ -7,6 +7,7 @@ import pytest
 from agent_bootstrap.protocol import KillContainer, StartContainer
 from rm_backends.base import ContainerPhase, FailureKind, RestoreRecord
 from tests.fakes.agents_world import (
+    PEER,
     AgentsWorld,
     allocation,
     launch_spec,
@@ -366,6 +367,28 @@ def test_an_agent_obeys_only_the_newest_master() -> None:
         assert agent.refused.retry
         assert "newer master" in agent.refused.reason
         await agent.die()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("agents", "met_at"),
+    [
+        ([("", "10.7.0.1"), ("", "10.7.0.2")], ["10.7.0.1", "10.7.0.2"]),
+        ([("", "10.7.0.1"), ("told", "10.7.0.2")], [PEER, "told"]),
+        ([("", ""), ("", "")], [PEER, PEER]),
+        ([("", "10.7.0.1")], [PEER]),
+    ],
+    ids=["behind one NAT", "one says where", "agents of 0.1, or on one machine", "alone"],
+)
+def test_agents_of_a_gang_are_told_how_they_reach_each_other(
+    agents: list[tuple[str, str]], met_at: list[str]
+) -> None:
+    async def scenario(world: AgentsWorld) -> None:
+        for number, (address, own) in enumerate(agents):
+            await world.add_agent(f"a{number}", slots=1, address=address, own_address=own)
+        grant = await world.run_allocation(allocation(1, slots=len(agents)))
+        assert [container.address for container in grant.containers] == met_at
 
     play(scenario)
 

@@ -4,14 +4,12 @@ ports of the loopback here, such as the master's."""
 from __future__ import annotations
 
 import socket
-import socketserver
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from tests.fakes.ec2_metadata import ec2_metadata
 from tests.fakes.gce.metadata import gce_metadata
-from tests.namespaces import METADATA, Namespace, machine_apart
+from tests.namespaces import METADATA, Namespace, forwarded, machine_apart
 
 LOOPBACK = "127.0.0.1"
 
@@ -33,40 +31,11 @@ def machine_network(machine: str, reached: Sequence[int]) -> Iterator[Namespace]
             gce.set(machine, "instance/name", machine)
             gce.add_account(machine)
         for port in reached:
-            stack.enter_context(_forwarded(namespace, port))
+            stack.enter_context(_led_here(namespace, port))
         yield namespace
 
 
-@contextmanager
-def _forwarded(namespace: Namespace, port: int) -> Iterator[None]:
-    class Connection(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            with suppress(OSError), socket.create_connection((LOOPBACK, port)) as here:
-                back = threading.Thread(target=_pass_on, args=(here, self.request), daemon=True)
-                back.start()
-                _pass_on(self.request, here)
-                back.join()
-
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    server = Server((LOOPBACK, port), Connection, bind_and_activate=False)
-    server.socket.close()
+def _led_here(namespace: Namespace, port: int) -> AbstractContextManager[None]:
     # A socket stays in the namespace that it was made in.
-    server.socket = namespace.run(lambda: socket.create_server((LOOPBACK, port), backlog=64))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
+    there = namespace.run(lambda: socket.create_server((LOOPBACK, port), backlog=64))
+    return forwarded(there, lambda: socket.create_connection((LOOPBACK, port)))

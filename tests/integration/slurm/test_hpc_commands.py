@@ -16,9 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.interactive import JUPYTER, needs_jupyter
 from tests.jails import open_way_to
+from tests.notebook_pages import OF_JUPYTERLAB, page_at
 from tests.real_cluster import WINDLASS, eventually
 from tests.slurm import Slurm, require_slurm, running_slurm
+from windlass.sdk.certificates import CertificateStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MODEL = Path(__file__).parent / "model"
@@ -137,15 +140,38 @@ def open_a_shell(researcher: Researcher, master: Mapping[str, str]) -> None:
     words = "bash -l -c 'id -un; echo job $SLURM_JOB_ID'"
     said = researcher.run("shell", "start", "--", words, **master)
     assert re.search(rf"^{researcher.environment['USER']}\s+job \d", said, re.MULTILINE), said
+    shell, told = told_end_of_the_task(researcher, master)
+    greeted = researcher.run("shell", "open", shell, "--", "-tt", "bash -l -c true", **master)
+    assert told in greeted, "who logs in at a terminal"
+    researcher.run("shell", "kill", shell, **master)
+
+
+def told_end_of_the_task(researcher: Researcher, master: Mapping[str, str]) -> tuple[str, str]:
+    """Of the only one: its id, and what its users are told of its end."""
     (listed,) = json.loads(researcher.run("task", "list", "--json", **master))
     assert listed["endsAt"], "the limit of the partition, or of the job"
     end = f"{listed['endsAt']:.16}".replace("T", " ")
     told = f"This task ends at {end} UTC, with the time of its node. Then only what lies in mounted"
-    shell = str(listed["taskId"])
-    eventually("its log says it", lambda: told in researcher.run("task", "logs", shell, **master))
-    greeted = researcher.run("shell", "open", shell, "--", "-tt", "bash -l -c true", **master)
-    assert told in greeted, "who logs in at a terminal"
-    researcher.run("shell", "kill", shell, **master)
+    task = str(listed["taskId"])
+    eventually("its log says it", lambda: told in researcher.run("task", "logs", task, **master))
+    return task, told
+
+
+@needs_jupyter
+def test_a_notebook_is_reached_by_its_url_alone(researcher: Researcher, slurm: Slurm) -> None:
+    master = {"DET_MASTER": up(researcher)}
+    python = f"environment.python={JUPYTER}"
+    said = researcher.run("notebook", "start", "--no-browser", "--config", python, **master)
+    url = re.search(r"^https://\S+$", said, re.MULTILINE)
+    assert url is not None, said
+    trusted = CertificateStore(researcher.home / ".config/determined/certs.json")
+    assert OF_JUPYTERLAB in page_at(url[0], trusted.get(master["DET_MASTER"]))
+    notebook, _ = told_end_of_the_task(researcher, master)
+    assert f"/proxy/{notebook}/" in url[0]
+    researcher.run("notebook", "kill", notebook, **master)
+    eventually("its job is gone", lambda: not slurm.jobs())
+    researcher.run("hpc", "down")
+    eventually("its processes are gone", lambda: not researcher.processes())
 
 
 def test_jobs_outlive_their_master_unless_they_are_cancelled(

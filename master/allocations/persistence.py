@@ -37,12 +37,15 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
     else:
         values = {k: v for k, v in row.items() if k not in ("id", "task_id")}
         uow.update(tables.Allocation, {"id": new.id}, values, expect=1)
-    held = old.ports if old is not None and old.id == new.id else {}
-    if new.ports and not held:
-        rows = [{"port": p, "allocation_id": new.id} for p in sorted(set(new.ports.values()))]
-        uow.insert(tables.Port, *rows)
-    if held and not new.is_open:
-        uow.delete(tables.Port, {"allocation_id": new.id})
+    held = set(old.ports.values()) if old is not None and old.id == new.id else set()
+    if not new.is_open:
+        if held:
+            uow.delete(tables.Port, {"allocation_id": new.id})
+        return
+    ports = set(new.ports.values())
+    for port in sorted(held - ports):
+        uow.delete(tables.Port, {"port": port})
+    uow.insert(tables.Port, *({"port": p, "allocation_id": new.id} for p in sorted(ports - held)))
 
 
 def allocation_from_document(document: Mapping[str, object]) -> AllocationState:

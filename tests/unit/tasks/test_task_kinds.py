@@ -141,6 +141,16 @@ async def test_its_services_are_ports_of_the_container_that_no_other_task_has(
     assert stored == [2900, 2901, 3200, 3201]
 
 
+async def test_a_port_that_was_exchanged_for_another_is_held_no_more(
+    cluster: ScriptedCluster, make_gadgets: MakeGadgets
+) -> None:
+    make_gadgets(services=SERVED)
+    live = await running(cluster)
+    moved = await cluster.allocations.another_port(f"{live.id}.1", "GADGET_PORT", 2900)
+    stored = await cluster.store.read(select(tables.Port.port).order_by(tables.Port.port))
+    assert stored == [moved, 3200], "what is restored after a restart, and no other"
+
+
 async def test_a_kind_without_services_holds_no_port(cluster: ScriptedCluster) -> None:
     live = await running(cluster)
     assert cluster.rm.specs[f"{live.id}.1"].options.ports == ()

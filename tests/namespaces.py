@@ -133,7 +133,7 @@ def machine_apart() -> Iterator[tuple[Namespace, Namespace]]:
         stack.callback(made.end_all)
         cloud = Namespace()
         stack.callback(cloud.end)
-        _connect(made.sh, cloud, 9)
+        link(made.sh, cloud, 9)
         _lead_to_metadata(made.sh, cloud)
         yield made, cloud
 
@@ -144,8 +144,8 @@ def machine() -> Iterator[tuple[Namespace, Namespace]]:
     cloud, container = Namespace(), Namespace()
     try:
         _sh("ip link set lo up")
-        _connect(_sh, cloud, 9)
-        _connect(_sh, container, 8)
+        link(_sh, cloud, 9)
+        link(_sh, container, 8)
         _lead_to_metadata(_sh, cloud)
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         Path("/proc/sys/net/ipv4/conf/all/rp_filter").write_text("1")  # as many images have it
@@ -243,8 +243,8 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
-def _connect(sh: Callable[[str], None], there: Namespace, net: int) -> None:
-    """`sh`: runs a script on the machine."""
+def link(sh: Callable[[str], None], there: Namespace, net: int) -> None:
+    """`sh`: runs a script on the machine, 10.`net`.0.1, by which `there`, 10.`net`.0.2, goes to all others."""
     sh(f"ip link add v{net} type veth peer name eth0 netns {there.pid}")
     sh(f"ip addr add 10.{net}.0.1/24 dev v{net} && ip link set v{net} up")
     there.sh(f"ip addr add 10.{net}.0.2/24 dev eth0 && ip link set eth0 up")

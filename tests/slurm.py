@@ -30,6 +30,7 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 """GPUs must be character devices, or CUDA_VISIBLE_DEVICES is not set. These are never opened."""
+LOOPBACK = "127.0.0.1"
 MAX_SOCKET = 108
 """Bytes that the kernel takes for the path of a socket, its NUL counted: Slurm makes one for each step."""
 START_LIMIT_S = 60.0
@@ -62,6 +63,11 @@ class Slurm:
     has_accounting: bool = False
     more: str = ""
     """Lines of slurm.conf before its nodes and partitions; an earlier line of the same key counts no more."""
+    controller_at: str = LOOPBACK
+    nodes_at: str = LOOPBACK
+    """Where they reach each other."""
+    nodes_via: tuple[str, ...] = ()
+    """What stands before slurmd so that it is run where the nodes are."""
     _started: list[psutil.Process] = field(default_factory=list)
 
     @property
@@ -110,7 +116,7 @@ class Slurm:
             _end(psutil.Process(pid))
 
     def start_node(self, number: int) -> None:
-        self._daemon("slurmd", ["-N", f"n{number}"])
+        self._daemon("slurmd", ["-N", f"n{number}"], via=self.nodes_via)
 
     def start(self) -> None:
         socket_file = f"{self.folder}/spool/n{self.nodes}/n{self.nodes}_99.4294967291"
@@ -181,12 +187,17 @@ class Slurm:
         return True
 
     def _daemon(
-        self, name: str, arguments: list[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: list[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        via: tuple[str, ...] = (),
     ) -> None:
         """They go into the background by themselves."""
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             subprocess.run(
-                [*self.become, name, *arguments],
+                [*self.become, *via, name, *arguments],
                 env={**os.environ, **self.environment, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -244,7 +255,7 @@ class Slurm:
         nodes = f"n[1-{self.nodes}]"
         accounting = self.accounting.slurm_conf if self.has_accounting else ""
         return f"""ClusterName={CLUSTER}
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({self.controller_at})
 SlurmctldPort={self.port}
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.s
@@ -271,7 +282,7 @@ MinJobAge=300
 SlurmdTimeout=300
 SchedulerParameters=sched_interval=1,bf_interval=2,sched_min_interval=50000
 NodeName=DEFAULT CPUs=16 RealMemory=16000 Gres=gpu:fake:{self.gpus} Feature=fake State=UNKNOWN
-NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{self.port + 1}-{self.port + self.nodes}]
+NodeName={nodes} NodeHostname={host} NodeAddr={self.nodes_at} Port=[{self.port + 1}-{self.port + self.nodes}]
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 {accounting}{self.more}

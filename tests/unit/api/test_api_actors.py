@@ -24,6 +24,7 @@ from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
+from master.templates.service import TemplateService
 from rm_backends.agents.operator import Operator
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
 from tests.fakes.one_bake import OneBake
@@ -38,6 +39,7 @@ SERVICES = (
         Operator,
         CheckpointService,
         IssuedTokens,
+        TemplateService,
         OneInstance,
         OneBake,
     ),
@@ -78,8 +80,9 @@ class Here:
             "token_id": "none",
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
+            "template_name": "mine",
         }
-        return path.format(**ids)
+        return path.replace(":path}", "}").format(**ids)
 
 
 COMMAND = {"entrypoint": ["true"]}
@@ -117,6 +120,11 @@ BODIES: Bodies = {
     "DELETE " + _BULK.partition(" ")[2] + "delete": lambda here: {
         "experimentIds": [here.experiment]
     },
+    **{
+        f"{method} /api/v1/templates/{{template_name:path}}": lambda here: {"config": {}}
+        for method in ("POST", "PUT")
+    },
+    "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
     "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},
     "POST /api/v1/checkpoints/rm": lambda here: {"checkpointUuids": ["c"]},
     "PATCH /api/v1/checkpoints": lambda here: {
@@ -180,6 +188,7 @@ async def test_the_service_is_told_who_does_it(
         for many in INTERACTIVE
     }
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
+    await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
     live = world.services.experiments.live(experiment)
     assert live is not None
     here = Here(

@@ -13,6 +13,7 @@ from master.core.visibility import EVERYTHING, Visibility
 from master.experiments.queries import ExperimentFilter
 from master.store.paging import Page
 from master.tasks.interactive_queries import InteractiveFilter
+from master.templates.queries import TemplateFilter
 from tests.fakes.api_world import ApiWorld
 from windlass.base.errors import NotFound
 
@@ -27,6 +28,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
     await world.checkpoint(allocation, "c", 1)
     launched = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
     command = launched["command"]["id"]
+    await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
     reads: Reads = world.app.state.api.reads
     single: list[Callable[[Visibility], Awaitable[object]]] = [
         lambda v: reads.experiments.experiment(experiment, v),
@@ -41,6 +43,8 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
         lambda v: reads.workspaces.workspace(1, v),
         lambda v: reads.workspaces.project(1, v),
         lambda v: reads.interactive.task(command, v),
+        lambda v: reads.templates.template("mine", v),
+        lambda v: reads.templates.applied("mine", v),
     ]
     for read in single:
         await read(EVERYTHING)
@@ -52,6 +56,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
 async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> None:
     experiment = await world.create()
     await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
+    await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
     reads: Reads = world.app.state.api.reads
     page = Page()
 
@@ -63,14 +68,16 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
         )
         workspaces = await reads.workspaces.workspaces(visible)
         projects = await reads.workspaces.projects(0, visible)
+        by_name = Page(sort="name")
+        templates = await reads.templates.templates(TemplateFilter(), by_name, visible)
         return [
             *(experiments.total, trials.total, commands.total),
-            *(len(workspaces), len(projects)),
+            *(len(workspaces), len(projects), templates.total),
         ]
 
-    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1]
-    assert await listed(HERE) == [1, 1, 1, 1, 1]
-    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0]
+    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1, 1]
+    assert await listed(HERE) == [1, 1, 1, 1, 1, 1]
+    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0, 0]
 
 
 async def test_live_tasks_and_waiting_ones_are_those_of_visible_workspaces(

@@ -202,9 +202,8 @@ class Bridge:
         await self._flush()
 
     async def _flush(self) -> None:
-        async with (
-            self._flushing
-        ):  # a long message takes many writes, between which no pong may come
+        # A long message takes many writes, and no pong may come between them.
+        async with self._flushing:
             for data in self._task.data_to_send():
                 if data:
                     await self._stream.write(data)

@@ -375,7 +375,7 @@ def test_what_a_client_sent_before_it_left_reaches_the_task(served: Served) -> N
 
 
 def test_one_who_reads_nothing_delays_nobody(served: Served) -> None:
-    with served.socket(served.tcp) as tunnel:
+    with served.socket(served.tcp, close_timeout=0.1) as tunnel:
         tunnel.send(b"flood\n")
         for _ in range(20):
             assert served.ask("GET", "chunks/20").content == BLOCK * 20

@@ -7,14 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
-from starlette.types import Message, Scope
+from starlette.types import Message
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
 
 from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams, StreamTarget
+from master.api.proxy import websockets
 from master.api.proxy.activity import EVERY_S, NotedTraffic
 from master.auth.permissions import Action
 from master.tasks.live import LiveTask
@@ -29,6 +34,25 @@ CREDENTIAL = "the agent's own"
 HTTP, TCP = 7001, 7002
 IDLE_S = 600
 LIMIT_S = 60
+
+
+def socket_scope(path: str, token: str = "") -> dict[str, Any]:
+    """Of a WebSocket."""
+    return {
+        "type": "websocket",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "scheme": "ws",
+        "root_path": "",
+        "http_version": "1.1",
+        "client": ("127.0.0.1", 1),
+        "server": ("master", 80),
+        "headers": [(b"host", b"master"), (b"authorization", f"Bearer {token}".encode())],
+        "extensions": {"websocket.http.response": {}},
+        "subprotocols": [],
+        "state": {},
+    }
 
 
 class TaskPorts:
@@ -55,37 +79,22 @@ class Proxied:
     ) -> AsyncIterator[tuple[Client, PipeEnd]]:
         """A client of that port, and the task's end of its connection."""
         client = Client()
-        path = f"/proxy/{self.live.id}:{port}/"
-        scope: Scope = {
-            "type": kind,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "method": method,
-            "scheme": "http" if kind == "http" else "ws",
-            "root_path": "",
-            "http_version": "1.1",
-            "client": ("127.0.0.1", 1),
-            "server": ("master", 80),
-            "headers": [
-                (b"host", b"master"),
-                (b"authorization", f"Bearer {self.world.token}".encode()),
-                *([(b"transfer-encoding", b"chunked")] if method == "POST" else []),
-            ],
-            "extensions": {"websocket.http.response": {}},
-            "subprotocols": [],
-            "state": {},
-        }
+        scope = socket_scope(f"/proxy/{self.live.id}:{port}/", self.world.token)
+        if kind == "http":
+            scope |= {"type": "http", "scheme": "http", "method": method}
+            if method == "POST":
+                scope["headers"].append((b"transfer-encoding", b"chunked"))
         if kind == "websocket":
             client.say({"type": "websocket.connect"})
         async with asyncio.timeout(LIMIT_S):
             app = asyncio.create_task(self.world.app(scope, client.receive, client.send))
+            found, task_end = await self.ports.dialled.get()
             try:
-                found, task_end = await self.ports.dialled.get()
                 assert found == port
                 yield client, task_end
             finally:
                 client.say({"type": f"{kind}.disconnect"})
+                task_end.close()
                 await app
 
     async def is_idle_after(self, seconds: float) -> bool:
@@ -181,6 +190,106 @@ async def test_a_long_upload_keeps_a_task_alive(proxied: Proxied) -> None:
             client.say({"type": "http.request", "body": b"part", "more_body": True})
             await read(task, b"4\r\npart\r\n")
         assert await proxied.is_idle_after(IDLE_S)
+
+
+class TaskSocket:
+    """The task's end of a WebSocket."""
+
+    def __init__(self, end: PipeEnd) -> None:
+        self._end = end
+        self.protocol = ServerProtocol(max_size=None)
+
+    async def accept(self) -> None:
+        while not (events := self.protocol.events_received()):
+            self.protocol.receive_data(await self._end.read())
+        assert isinstance(events[0], Request)
+        self.protocol.send_response(self.protocol.accept(events[0]))
+        await self.flush()
+
+    async def flush(self) -> None:
+        await self._end.write(b"".join(self.protocol.data_to_send()))
+
+    async def events(self) -> list[Frame]:
+        self.protocol.receive_data(await self._end.read())
+        assert self.protocol.parser_exc is None
+        return [event for event in self.protocol.events_received() if isinstance(event, Frame)]
+
+    async def message(self) -> bytes:
+        while True:
+            for event in await self.events():
+                if event.opcode is Opcode.BINARY:
+                    return bytes(event.data)
+
+
+class Halting(PipeEnd):
+    """An end of a pipe that stops in the middle of a long write until it may go on, as for want of credit."""
+
+    def __init__(self, end: PipeEnd) -> None:
+        super().__init__(lambda: 1 << 20)
+        self.other, end.other.other = end.other, self
+        self.may_go_on = asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        first, rest = data[:1000], data[1000:]
+        await super().write(first)
+        if rest:
+            await self.may_go_on.wait()
+            await super().write(rest)
+
+
+async def test_pings_of_a_task_do_not_tear_apart_what_a_client_sends() -> None:
+    near, far = memory_pipe()
+    stream = Halting(near)
+    client, task = Client(), TaskSocket(far)
+    client.say({"type": "websocket.connect"})
+    bridge = websockets.Bridge(socket_scope("/proxy/x/"), client.receive, client.send, stream)
+    async with asyncio.timeout(LIMIT_S):
+        carrying = asyncio.create_task(bridge.run())
+        await task.accept()
+        long = Random("long").randbytes(5000)
+        client.say({"type": "websocket.receive", "bytes": long})
+        assert await task.events() == [], "a part of it has come"
+        task.protocol.send_ping(b"there?")
+        await task.flush()
+        await asyncio.sleep(0.05)  # for a pong that may not come now
+        stream.may_go_on.set()
+        assert await task.message() == long
+        far.close()
+        await carrying
+
+
+async def test_pings_are_no_use_of_a_service(proxied: Proxied) -> None:
+    async with proxied.connected(HTTP, "websocket") as (client, end):
+        task = TaskSocket(end)
+        await task.accept()
+        await client.answered("websocket.accept")
+        assert not await proxied.is_idle_after(IDLE_S - 1)
+        task.protocol.send_ping(b"there?")
+        await task.flush()
+        while not any(event.opcode is Opcode.PONG for event in await task.events()):
+            pass
+        assert await proxied.is_idle_after(1)
+
+
+async def test_a_message_of_a_task_that_is_too_long_to_be_held_closes_the_socket(
+    proxied: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websockets, "MAX_FROM_TASK_BYTES", 1 << 20)
+    async with proxied.connected(HTTP, "websocket") as (client, end):
+        task = TaskSocket(end)
+        await task.accept()
+        task.protocol.send_binary(bytes(1 << 20))
+        await task.flush()
+        assert len((await client.answered("websocket.send"))["bytes"]) == 1 << 20
+        for n in range(3):
+            send = task.protocol.send_continuation if n else task.protocol.send_binary
+            send(bytes(1 << 19), fin=False)
+        await task.flush()
+        closed = await client.answered("websocket.close")
+    assert (closed["code"], closed["reason"]) == (
+        1009,
+        "the task sent a message of more than 1 MiB",
+    )
 
 
 async def test_traffic_is_noted_once_a_second_however_small_its_pieces() -> None:

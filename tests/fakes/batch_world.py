@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler.types import DEFAULT_PRIORITY
@@ -38,6 +38,7 @@ from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld
 from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.fake_agent import FakeAgent
+from windlass.base.clock import Clock
 from windlass.base.errors import BatchSystemError
 from windlass.base.ids import Ids
 
@@ -57,11 +58,29 @@ def slurm_pool(
     return DispatchOptions(pool=pool, section=section, default_priority=default_priority)
 
 
+class Nodes(Protocol):
+    """Where agents of jobs run."""
+
+    agents: dict[str, FakeAgent]
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def new_agent(self, agent_id: str, *, token: str, credential: str, **options: Any) -> FakeAgent:
+        """One that is not running yet."""
+        ...
+
+
 @dataclass
 class FakeJob:
     spec: JobSpec
     id: str
     nodes: tuple[str, ...] = ()
+    ends_at: float | None = None
+    """Its time is over then."""
     cause: EndCause | None = None
     agents: list[FakeAgent] = field(default_factory=list)
     forgotten: bool = False
@@ -74,7 +93,7 @@ class FakeBatch:
     name = "slurm"
     most_tasks = 1
 
-    def __init__(self, world: AgentsWorld) -> None:
+    def __init__(self, world: Nodes) -> None:
         self._world = world
         self.nodes = NODES
         self.jobs: dict[str, FakeJob] = {}
@@ -105,6 +124,8 @@ class FakeBatch:
         """In their logs, instead of joining."""
         self.ends_at: float | None = None
         """Of jobs that run."""
+        self.keeps_walltimes = False
+        """Jobs that run end when the time is over that they asked for."""
         self.submissions: list[str] = []
         self.refused = 0
         self.foreign: list[ForeignJob] = []
@@ -219,6 +240,9 @@ class FakeBatch:
 
     def _start(self, job: FakeJob, free: Sequence[str]) -> None:
         job.nodes = tuple(free[: job.spec.nodes])
+        if self.keeps_walltimes and job.spec.walltime_s is not None:
+            job.ends_at = self._world.clock.now().timestamp() + job.spec.walltime_s
+            self._world.tasks.create_task(self._end_later(job, job.spec.walltime_s))
         for number in range(job.spec.nodes):
             if self.agents_say:
                 log = job.spec.directory / f"nodes/{number}/agent.log"
@@ -239,6 +263,10 @@ class FakeBatch:
             job.agents.append(agent)
             self._world.agents[agent.agent_id] = agent
             self._world.tasks.create_task(agent.run())
+
+    async def _end_later(self, job: FakeJob, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.end(job, EndCause.TIMEOUT)
 
     def _end_left(self) -> None:
         """A job ends when its agents were told to."""
@@ -265,7 +293,7 @@ class FakeBatch:
             words="" if job.nodes or self.never else "no nodes of that shape are free",
             never="" if job.nodes else self.never,
             nodes=job.nodes,
-            ends_at=self.ends_at if job.nodes else None,
+            ends_at=(job.ends_at or self.ends_at) if job.nodes else None,
             cause=job.cause,
         )
 

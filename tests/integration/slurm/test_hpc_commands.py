@@ -135,7 +135,7 @@ def test_from_up_to_down_without_root(researcher: Researcher, slurm: Slurm) -> N
     assert not json.loads(researcher.run("hpc", "status", "--json", code=1))["isUp"]
 
 
-def open_a_shell(researcher: Researcher, master: Mapping[str, str]) -> None:
+def open_a_shell(researcher: Researcher, master: Mapping[str, Any]) -> None:
     """By the master alone; it is told when its job ends, and what is kept."""
     words = "bash -l -c 'id -un; echo job $SLURM_JOB_ID'"
     said = researcher.run("shell", "start", "--", words, **master)
@@ -146,7 +146,7 @@ def open_a_shell(researcher: Researcher, master: Mapping[str, str]) -> None:
     researcher.run("shell", "kill", shell, **master)
 
 
-def told_end_of_the_task(researcher: Researcher, master: Mapping[str, str]) -> tuple[str, str]:
+def told_end_of_the_task(researcher: Researcher, master: Mapping[str, Any]) -> tuple[str, str]:
     """Of the only one: its id, and what its users are told of its end."""
     (listed,) = json.loads(researcher.run("task", "list", "--json", **master))
     assert listed["endsAt"], "the limit of the partition, or of the job"
@@ -159,7 +159,7 @@ def told_end_of_the_task(researcher: Researcher, master: Mapping[str, str]) -> t
 
 @needs_jupyter
 def test_a_notebook_is_reached_by_its_url_alone(researcher: Researcher, slurm: Slurm) -> None:
-    master = {"DET_MASTER": up(researcher)}
+    master: dict[str, Any] = {"DET_MASTER": up(researcher)}
     python = f"environment.python={JUPYTER}"
     said = researcher.run("notebook", "start", "--no-browser", "--config", python, **master)
     url = re.search(r"^https://\S+$", said, re.MULTILINE)

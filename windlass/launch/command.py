@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from windlass.base.errors import InvalidArgument
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
-from windlass.launch.context_files import install_model_definition
+from windlass.launch.context_files import install_files
 from windlass.launch.entrypoint import run_entrypoint
 from windlass.launch.task_folder import enter_task
 
@@ -20,7 +20,7 @@ ENTRYPOINT = "DET_COMMAND_ENTRYPOINT"
 def prepare(info: ClusterInfo, session: TaskSession) -> None:
     """Everything that comes before the startup hooks. Leaves us in the working directory."""
     work_dir = enter_task(info)
-    install_model_definition(session, info.task_id, (work_dir,))
+    install_files(session, info.task_id, (work_dir,))
 
 
 def start(info: ClusterInfo, session: TaskSession) -> int:

@@ -1,4 +1,4 @@
-"""The user's model definition: fetched from the master, unpacked into the task."""
+"""The files that came with a task: fetched from the master, unpacked into it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from windlass.base.errors import InvalidArgument
 from windlass.core._session import TaskSession
 
 
-def install_model_definition(session: TaskSession, task_id: str, targets: Iterable[Path]) -> None:
-    """Unpack the model definition of the task into each target: the clean copy and the working directory."""
+def install_files(session: TaskSession, task_id: str, targets: Iterable[Path]) -> None:
+    """Unpack them into each target: the working directory, and of trials a copy that stays clean."""
     encoded = session.get(f"/api/v1/tasks/{task_id}/context_directory").get("b64Tgz") or ""
     if not encoded:
         return
@@ -28,7 +28,7 @@ def install_model_definition(session: TaskSession, task_id: str, targets: Iterab
             unpack(archive, target)
     except (binascii.Error, tarfile.TarError, zlib.error, EOFError) as problem:
         raise InvalidArgument(
-            f"the model definition is not a readable archive: {problem}"
+            f"the files of the task are not a readable archive: {problem}"
         ) from None
 
 
@@ -50,7 +50,7 @@ def unpack(archive: bytes, target: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             content = tar.extractfile(member)
             if content is None:
-                raise InvalidArgument(f"model definition: {member.name!r} has no content")
+                raise InvalidArgument(f"files of the task: {member.name!r} has no content")
             with content, path.open("wb") as file:
                 shutil.copyfileobj(content, file)
             # What others may do is not the archive's to decide; the owner must be able to read.
@@ -61,8 +61,8 @@ def unpack(archive: bytes, target: Path) -> None:
 def _check(member: tarfile.TarInfo) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
-        raise InvalidArgument(f"model definition: {member.name!r} leads out of its directory")
+        raise InvalidArgument(f"files of the task: {member.name!r} leads out of its directory")
     if not (member.isfile() or member.isdir()):
         raise InvalidArgument(
-            f"model definition: {member.name!r} is neither a file nor a directory"
+            f"files of the task: {member.name!r} is neither a file nor a directory"
         )

@@ -303,7 +303,7 @@ def _link() -> tarfile.TarInfo:
 )
 def test_an_archive_that_leads_out_is_refused_whole(data: bytes, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    with pytest.raises(InvalidArgument, match="model definition"):
+    with pytest.raises(InvalidArgument, match="files of the task"):
         unpack(data, target)
     assert not target.exists()
 

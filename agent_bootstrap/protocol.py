@@ -211,6 +211,8 @@ class Hello(Message):
     """Whom the agent runs as: only root can run each task as its own user. None: it does not say."""
     carries_streams: bool = False
     """It understands OpenStreams; agents of 0.1 do not."""
+    process_user: Name = ""
+    """Whom tasks without an image run as that the master asks nobody for. Empty: none run here, or it does not say."""
 
 
 class Heartbeat(Message):

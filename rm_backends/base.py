@@ -355,6 +355,8 @@ class Abilities:
     """Some of its agents give a container a /dev/shm of the size that it asks for."""
     shares_user: bool = False
     """All of its agents run as the master's own user on its machine: what that user cannot write, no task can."""
+    process_user: str = ""
+    """Whom tasks without an image run as that nobody is named for. Empty: its agents differ, or do not say."""
 
 
 class ResourceManager(Protocol):

@@ -137,11 +137,13 @@ class Router:
         ]
         if not known:
             return None
+        users = {able.process_user for able in known}
         return Abilities(
             containers=any(able.containers for able in known),
             trial_classes=any(able.trial_classes for able in known),
             shm_sizes=any(able.shm_sizes for able in known),
             shares_user=all(able.shares_user for able in known),
+            process_user=users.pop() if len(users) == 1 else "",
         )
 
     async def request(self, request: AllocationRequest) -> None:

@@ -8,7 +8,7 @@ import pwd
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import AGENT_USER, OsUser
-from agent_bootstrap.protocol import ContainerSpec, ExitFailure
+from agent_bootstrap.protocol import ContainerSpec, ExitFailure, IsolationKind
 
 UNPRIVILEGED = OsUser(uid=65530, gid=65530, user="task", group="task")
 """Tasks of a root agent when nobody said whom they run as. It needs no account.
@@ -33,6 +33,13 @@ def task_identity(wanted: OsUser | None, agent: OsUser) -> OsUser:
         ExitFailure.TASK_ERROR,
         f"The agent runs as {shown(agent)} and cannot run tasks as {shown(wanted)}",
     )
+
+
+def process_user(agent: OsUser, isolation: IsolationKind) -> str:
+    """Whom tasks without an image run as that nobody is asked for. Empty: all tasks here have one. Pure."""
+    if isolation is IsolationKind.CONTAINERS:
+        return ""
+    return (agent if isolation is IsolationKind.DIRECTORY else task_identity(None, agent)).user
 
 
 def one_user_notes(agent: OsUser) -> tuple[str, ...]:

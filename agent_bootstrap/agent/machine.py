@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from agent_bootstrap.agent.batch_node import job_variables, proxies_of, site_node
 from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.selection import batch_job
-from agent_bootstrap.agent.identity import one_user_notes, own_identity
+from agent_bootstrap.agent.identity import one_user_notes, own_identity, process_user
 from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
@@ -101,6 +101,7 @@ class AgentMachine:
             container_runtime=self.runtime.name,
             runs_trial_classes=importlib.util.find_spec(PACKAGE) is not None,
             uid=os.geteuid(),
+            process_user=process_user(own_identity(), self.runtime.isolation),
         )
 
     def heartbeat(self) -> Heartbeat:

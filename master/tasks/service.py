@@ -18,6 +18,7 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
+from master.core.expconf.environment import Image
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.normalise import normalise
 from master.core.expconf.templates import Template, naming, task_over_template
@@ -286,14 +287,23 @@ class InteractiveService:
         return has_token and self.tokens.is_good(token, task_id)
 
     def os_user(self, task_id: str) -> OsUser | None:
-        """Whom it runs as: what it told of itself, or what is configured. None: nobody knows."""
+        """Whom it runs as: what is configured, what it told of itself, or what agents of its pool do with tasks such as
+        it. None: nobody knows."""
         live = self.roots.get(task_id)
         if live is None:
             return None
-        who = self._cluster.os_user(live.state.owner)
+        if (who := self._cluster.os_user(live.state.owner)) is not None:
+            return who
         allocation = live.state.open_allocation
-        told = allocation.os_user if allocation is not None else ""
-        return OsUser(user=told) if told and who is None else who
+        user = allocation.os_user if allocation is not None else ""
+        user = user or self._process_user(live.state)
+        return OsUser(user=user) if user else None
+
+    def _process_user(self, state: TaskState) -> str:
+        """Clients ask for a user when they launch a shell, and log in as that one: before it runs, and can tell."""
+        able = self._allocations.rm.abilities(state.pool)
+        has_image = state.config.environment.image != Image()
+        return "" if able is None or has_image else able.process_user
 
     def waiting_reason(self, state: TaskState) -> Reason | None:
         """Why it waits; None if it does not."""

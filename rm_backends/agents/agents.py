@@ -85,6 +85,8 @@ class Agent:
     runs_trial_classes: bool | None = None
     """Whether its Python has the package for them. None: it does not say."""
     is_root: bool = False
+    process_user: str = ""
+    """See `Hello`."""
     carries_streams: bool = False
     """Ports of its tasks can be reached through it."""
     shares_user: str = ""

@@ -393,6 +393,7 @@ class Registry:
         agent.container_runtime = hello.container_runtime
         agent.runs_trial_classes = hello.runs_trial_classes
         agent.is_root = hello.uid == 0
+        agent.process_user = hello.process_user
         agent.carries_streams = hello.carries_streams
         agent.shares_user = shares_user(hello, boot_id(), os.geteuid())
         if agent.shares_user:

@@ -215,10 +215,12 @@ def abilities(agents: Iterable[Agent], configured: str = "") -> Abilities | None
     if not known and configured in ("", "auto"):
         return None
     told = [agent.container_runtime for agent in known] or [configured]
+    users = {agent.process_user for agent in known}
     engines = {words.split()[0] for one in told for words in one.split(",") if words} - {PROCESS}
     return Abilities(
         containers=bool(engines),
         trial_classes=not known or any(agent.runs_trial_classes is not False for agent in known),
         shm_sizes=not engines <= OWN_SHM_SIZE,
         shares_user=bool(known) and all(agent.shares_user for agent in known),
+        process_user=users.pop() if len(users) == 1 else "",
     )

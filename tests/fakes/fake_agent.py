@@ -107,6 +107,7 @@ class FakeAgent:
     protocol: int = 1
     container_runtime: str = "process"
     runs_trial_classes: bool | None = None
+    process_user: str = ""
     carries_streams: bool = False
     containers: dict[str, FakeContainer] = field(default_factory=dict)
     started: list[str] = field(default_factory=list)
@@ -291,6 +292,7 @@ class FakeAgent:
             takes_work=self.takes_work,
             container_runtime=self.container_runtime,
             runs_trial_classes=self.runs_trial_classes,
+            process_user=self.process_user,
             carries_streams=self.carries_streams,
         )
 

@@ -9,11 +9,12 @@ from agent_bootstrap.agent.identity import (
     named_after,
     one_user_notes,
     own_identity,
+    process_user,
     task_identity,
 )
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import OsUser
-from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure
+from agent_bootstrap.protocol import Bind, ContainerSpec, ExitFailure, IsolationKind
 
 ROOT = OsUser()
 ALICE = OsUser(uid=1000, gid=1000, user="alice", group="alice")
@@ -53,6 +54,24 @@ def test_any_other_agent_refuses_another_identity(wanted: OsUser, sentence: str)
         task_identity(wanted, ALICE)
     assert str(refused.value) == sentence
     assert refused.value.failure is ExitFailure.TASK_ERROR
+
+
+@pytest.mark.parametrize(
+    ("agent", "isolation", "user"),
+    [
+        (ROOT, IsolationKind.NAMESPACES, UNPRIVILEGED.user),
+        (ROOT, IsolationKind.BUBBLEWRAP, UNPRIVILEGED.user),
+        (ROOT, IsolationKind.DIRECTORY, ROOT.user),
+        (ROOT, IsolationKind.CONTAINERS, ""),
+        (ALICE, IsolationKind.NAMESPACES, "alice"),
+        (ALICE, IsolationKind.DIRECTORY, "alice"),
+        (ALICE, IsolationKind.CONTAINERS, ""),
+    ],
+)
+def test_it_says_beforehand_whom_processes_run_as(
+    agent: OsUser, isolation: IsolationKind, user: str
+) -> None:
+    assert process_user(agent, isolation) == user
 
 
 def test_an_agent_that_is_not_root_says_that_one_user_runs_everything() -> None:

@@ -76,6 +76,29 @@ async def test_a_shell_is_ready_when_it_says_so_and_as_whom_it_runs(world: ApiWo
     assert seen["agentUserGroup"]["user"] == "alice"
 
 
+@pytest.mark.parametrize(
+    ("agents", "environment", "user"),
+    [
+        (("task", "task"), {}, "task"),
+        (("task", "ann"), {}, ""),
+        (("task", ""), {}, ""),
+        ((), {}, ""),
+        (("task",), {"image": "python:3.11"}, ""),
+    ],
+    ids=["all agree", "they differ", "one is of an older version", "there is none", "an image"],
+)
+async def test_the_reply_to_a_launch_says_whom_to_log_in_as(
+    world: ApiWorld, agents: tuple[str, ...], environment: dict[str, Any], user: str
+) -> None:
+    """Clients log in as that, or as root: they do not ask again once it runs."""
+    for number, process_user in enumerate(agents):
+        await world.add_agent(
+            f"node-{number}", process_user=process_user, container_runtime="process, podman 5"
+        )
+    shell = await launched(world, SHELLS, environment=environment)
+    assert shell["agentUserGroup"]["user"] == user
+
+
 async def test_a_port_that_is_in_use_leads_to_another_one(world: ApiWorld) -> None:
     await world.add_agent()
     shell = await launched(world, SHELLS)

@@ -1,4 +1,4 @@
-"""Log policies by the unmodified published client: submitted by its SDK and its command line, and what it shows."""
+"""Logs of trials, and their policies, by the unmodified published client: its SDK and its command line."""
 
 from __future__ import annotations
 
@@ -95,3 +95,24 @@ def test_the_command_line_submits_and_shows_them(cluster: RealCluster, tmp_path:
     assert log.count("therefore will not be run again after a failure") == 1
     assert refused["code"] != 0
     assert "log_policies" in refused["said"]
+
+
+def test_a_nul_is_shown_as_it_was_written_and_lines_with_one_are_found(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "nul.yaml"
+    program = ["printf", "left\\000right\nno such line\n"]
+    file.write_text(yaml.safe_dump({**CONFIG, "entrypoint": program, "log_policies": []}))
+    with PublishedDet(cluster) as det:
+        said = det("experiment", "create", str(file), str(MODEL))
+        id_ = int(said.split("Created experiment ")[1].split()[0])
+        assert cluster.wait(id_)["state"] == "STATE_COMPLETED"
+        (trial,) = cluster.trials(id_)
+        of_trial = det("trial", "logs", str(trial["id"]))
+        of_task = det("task", "logs", str(trial["taskId"]))
+    for shown in (of_trial, of_task):
+        assert "|| left\0right\n" in shown
+    path = f"/api/v1/trials/{trial['id']}/logs"
+    for search in ({"searchText": "right"}, {"searchText": "^left.r", "enableRegex": True}):
+        found = cluster.client.session.stream(path, search)
+        assert [line["log"] for line in found] == ["left\0right"], search

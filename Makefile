@@ -118,11 +118,13 @@ $(STAMPS)/uv:
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
 	touch $@
 
-# bubblewrap contains tasks best (without it the agent does so by its own means); tests of installing over SSH need sshd.
+# bubblewrap contains tasks best (without it the agent does so by its own means); tests of shells and of installing over
+# SSH need sshd, those of what goes through a shell rsync.
 $(STAMPS)/packages: $(STAMPS)/uv
 	@missing=""
 	command -v bwrap >/dev/null || missing="bubblewrap"
 	PATH="$$PATH:/usr/sbin" command -v sshd >/dev/null || missing="$$missing openssh-server"
+	command -v rsync >/dev/null || missing="$$missing rsync"
 	if [ -z "$$missing" ]; then
 	  :
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

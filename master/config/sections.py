@@ -254,18 +254,22 @@ class Tls(Section):
         return bool(self.cert) or self.self_signed
 
 
+MIN_RSA_BITS = 1024
+"""OpenSSH takes no shorter keys."""
+
+
 class Ssh(Section):
     """The keys that shells are opened with."""
 
     key_type: Literal["RSA", "ECDSA", "ED25519"] = "ED25519"
     """Kind of the keys."""
     rsa_key_size: Annotated[Integer, Field(ge=0, le=16384)] = 0
-    """Bits; for RSA 1 to 16384."""
+    """Bits; for RSA 1024 to 16384."""
 
     @model_validator(mode="after")
     def _rsa_needs_a_size(self) -> Ssh:
-        if self.key_type == "RSA" and self.rsa_key_size < 1:
-            raise ValueError("key_type RSA needs rsa_key_size from 1 to 16384")
+        if self.key_type == "RSA" and self.rsa_key_size < MIN_RSA_BITS:
+            raise ValueError(f"key_type RSA needs rsa_key_size from {MIN_RSA_BITS} to 16384")
         return self
 
 

@@ -56,10 +56,7 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
         if os.getuid() == 0:
             require_rights(Path("/proc/self/status").read_text())
         account = own_account()
-        environment = program_environment([program], os.environ)
-        write_access(folder, environment)
         greeting = folder / "greeting"
-        write_profile(Path(account.pw_dir), environment.get("PATH", ""), greeting)
         watch = until_ready(
             READY,
             session,
@@ -68,6 +65,9 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
             on_end_known=partial(write_greeting, greeting),
         )
         with own_port(PORT, session, info) as port:
+            environment = program_environment([program], os.environ)  # with that port
+            write_access(folder, environment)
+            write_profile(Path(account.pw_dir), environment.get("PATH", ""), greeting)
             command = [program, "-f", str(folder / "sshd_config"), "-p", str(port), "-D", "-e"]
             return run_entrypoint(command, session, info, watch=watch)
     finally:

@@ -401,8 +401,8 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             "such as 10.0.0.5 or 10.0.0.0/24",
         ),
         (
-            "security: {ssh: {key_type: RSA}}",
-            "<master.yaml>.security.ssh: key_type RSA needs rsa_key_size from 1 to 16384",
+            "security: {ssh: {key_type: RSA, rsa_key_size: 1023}}",
+            "<master.yaml>.security.ssh: key_type RSA needs rsa_key_size from 1024 to 16384",
         ),
         (
             "scheduler: {}\nresource_pools: []",

@@ -14,6 +14,12 @@ from generated.api.commands import (
 from generated.api.experiments import experiments_create, experiments_get
 from generated.api.resource_pools import resource_pools_list_pools
 from generated.api.session import session_login
+from generated.api.templates import (
+    templates_create,
+    templates_get,
+    templates_list_templates,
+    templates_remove,
+)
 from generated.models import (
     CommandsListCommandsSortby,
     CreateExperiment,
@@ -22,6 +28,8 @@ from generated.models import (
     LaunchTaskConfig,
     Login,
     PoolType,
+    PostTemplate,
+    PostTemplateConfig,
     SchedulerType,
     TaskState,
 )
@@ -59,6 +67,14 @@ def main(url: str, password: str) -> None:
     created = experiments_create.sync(client=client, body=CreateExperiment(config=EXPERIMENT))
     experiment = experiments_get.sync(created.experiment.id, client=client).experiment
     assert (experiment.name, experiment.state) == ("generated", ExperimentState.STATE_PAUSED)
+
+    config = PostTemplateConfig.from_dict({"max_restarts": 0})
+    templates_create.sync("team/small", client=client, body=PostTemplate(config=config))
+    template = templates_get.sync("team/small", client=client).template
+    assert template.config.to_dict() == {"max_restarts": 0}, template
+    (listed,) = templates_list_templates.sync(client=client).templates
+    assert listed.name == "team/small", listed
+    templates_remove.sync("team/small", client=client)
 
     missing = experiments_get.sync(4711, client=client)
     assert missing.error.reason == "NotFound", missing

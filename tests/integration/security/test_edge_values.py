@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.fakes.api_world import SINGLE
-from tests.fakes.populated_world import COMMAND, Populated, populated_world, routes
+from tests.fakes.populated_world import COMMAND, TEMPLATE, Populated, populated_world, routes
 from tests.integration.security.test_route_walk import BODIES, QUERIES
 
 IN_URLS = (
@@ -160,6 +160,12 @@ FULL: dict[str, dict[str, Any]] = {
         "workspaceId": 1,
         "preview": False,
     },
+    "PUT /api/v1/templates/{template_name:path}": {
+        "name": "t",
+        "config": {"labels": ["a"], "resources": {"slots": 1}, "data": {"a": 1}},
+        "workspaceId": 1,
+    },
+    "PATCH /api/v1/template/rename": {"oldName": TEMPLATE, "newName": TEMPLATE},
     "PATCH /api/v1/experiments/{experiment_id}": {
         "name": "n",
         "description": "d",

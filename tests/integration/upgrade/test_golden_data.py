@@ -67,6 +67,7 @@ NOT_PARSED = {
     ("storagebackend", "config"),
     ("experiment", "model_files"),
     ("agent", "slot_service"),
+    ("command", "details"),
     ("fleetlesson", "document"),
     ("fleetbake", "document"),
     ("batchlease", "document"),

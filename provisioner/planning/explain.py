@@ -62,14 +62,23 @@ def offer_name(offer: Offer) -> str:
     return f"stopped {name}{more}" if key.stopped else f"{name}{more}"
 
 
-def asking_now(offer: Offer, count: int, starts: Sequence[str] = (), slower: float = 1.0) -> Reason:
+def asking_now(
+    offer: Offer,
+    count: int,
+    starts: Sequence[str] = (),
+    *,
+    is_of_one_gang: bool = False,
+    slower: float = 1.0,
+) -> Reason:
     """`starts`: the stopped machines that are started; `slower`: as one run over all these machines is expected."""
     if starts:
         what = "stopped machine" if len(starts) == 1 else "stopped machines"
         return Reason(kind=ReasonKind.LAUNCHING, text=f"starts {what} {listed(starts)}")
     text = f"launching {count} x {offer_name(offer)}"
+    if is_of_one_gang:
+        text += " for one run"
     if slower > 1.0:
-        text += f" for one run: by their network about {slower:.1f} times as long as on one machine"
+        text += f": by their network about {slower:.1f} times as long as on one machine"
     return Reason(kind=ReasonKind.LAUNCHING, text=text)
 
 

@@ -445,7 +445,13 @@ class _PoolPlan:
                 over = launch.count if launch.is_of_one_gang else 1
                 slower = self._quotes.slowdown_over(launch.offer, over)
                 asked = known[key] = explain.after_failed_boot(
-                    explain.asking_now(launch.offer, launch.count, launch.starts, slower),
+                    explain.asking_now(
+                        launch.offer,
+                        launch.count,
+                        launch.starts,
+                        is_of_one_gang=launch.is_of_one_gang,
+                        slower=slower,
+                    ),
                     launch.offer,
                     self.open_offers.memory,
                 )

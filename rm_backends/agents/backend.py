@@ -49,12 +49,19 @@ def require_fit(pool: Pool, request: AllocationRequest) -> None:
 def notes_on_fit(pool: Pool, request: AllocationRequest) -> Sequence[str]:
     """What its user should know of how it will run there."""
     largest = pool.shape(request.blocked_agents, request.requires, request.slots).largest
-    if not 0 < largest < request.slots:
-        return ()
-    return (
-        f"{request.slots} slots run on several machines, for the largest of resource pool '{pool.name}' has "
-        f"{largest}: the network between them may slow the work",
-    )
+    if 0 < largest < request.slots:
+        return (
+            f"{request.slots} slots run on several machines, for the largest of resource pool '{pool.name}' has "
+            f"{largest}: the network between them may slow the work",
+        )
+    now = 0 if request.single_agent else pool.largest_now(request)
+    if 0 < now < request.slots:
+        return (
+            f"{request.slots} slots run on several machines if they start now, for the largest that resource pool "
+            f"'{pool.name}' has or can launch has {now} (see: det fleet offers): the network between them may slow "
+            "the work",
+        )
+    return ()
 
 
 def _unmet(pool: Pool, request: AllocationRequest) -> TooMuch | None:

@@ -362,6 +362,17 @@ class Pool:
         mine = [a for a in list(self.agents.values()) if not a.is_one_of(blocked)]
         return largest_shape(self.options, mine, self._capacity_now(), requires, slots)
 
+    def largest_now(self, request: AllocationRequest) -> int:
+        """Slots of the largest machine for it that is there, comes or could be launched. 0: nobody says."""
+        known = self._availability
+        if known is None or not known.launchable:
+            return 0
+        mine = [a for a in list(self.agents.values()) if not a.is_one_of(request.blocked_agents)]
+        sizes = [(agent.slot_count, agent.facts) for agent in mine]
+        sizes += [(node.slots, node.facts) for node in known.booting]
+        sizes += [(node.slots, node.facts) for node in known.launchable]
+        return max((n for n, facts in sizes if request.requires.are_met_by(facts)), default=0)
+
     def _capacity_now(self) -> PoolCapacity | None:
         return self.capacity(self.name) if self.options.dynamic and self.capacity else None
 

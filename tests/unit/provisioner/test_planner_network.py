@@ -73,7 +73,10 @@ def test_whoever_waits_for_a_spread_gang_is_told_what_the_network_costs() -> Non
         "by their network about 1.4 times as long as on one machine"
     )
     small = plan_of(pool(gangs(1, 1), G5, network_gbps_per_slot=10.0))
-    assert "network" not in small.reasons["g0"].text
+    assert small.reasons["g0"].text == "launching 2 x g5.xlarge in a"
+    unknown = tuple(replace(offer, network_gbps=None) for offer in G5)
+    for pools in (pool(gangs(8), unknown), pool(gangs(8), G5, network_gbps_per_slot=0.0)):
+        assert plan_of(pools).reasons["g0"].text == "launching 8 x g5.xlarge in a for one run"
 
 
 def test_free_whole_machines_are_counted_in_at_what_the_whole_gang_costs() -> None:

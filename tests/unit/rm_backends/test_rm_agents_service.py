@@ -19,7 +19,7 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from master.core.reasons import ReasonKind
-from provisioner.types import PoolCapacity
+from provisioner.types import LaunchableNode, PoolAvailability, PoolCapacity
 from rm_backends.agents.options import PoolOptions
 from rm_backends.base import FailureKind
 from rm_backends.ports import NoMachines
@@ -335,6 +335,30 @@ def test_who_asks_for_more_than_the_largest_machine_has_is_told_of_the_network()
             "16 slots run on several machines, for the largest of resource pool 'default' has 8: "
             "the network between them may slow the work",
         )
+
+    play(scenario, CLOUD)
+
+
+def test_who_asks_for_a_machine_that_cannot_be_launched_now_is_told_of_the_network() -> None:
+    def could(*sizes: int) -> PoolAvailability:
+        nodes = [LaunchableNode(slots=size, count=9, ready_in_s=60.0) for size in sizes]
+        return PoolAvailability(pool="default", launchable=tuple(nodes))
+
+    async def scenario(world: AgentsWorld) -> None:
+        Provisioner(world, PoolCapacity(pool="default", node_slots=(1, 8), max_instances=9))
+        world.nodes.availability(could(1, 8))
+        assert world.backend.check(allocation(1, slots=8)) == ()
+        world.nodes.availability(could(1))
+        assert world.backend.check(allocation(1, slots=1)) == ()
+        assert world.backend.check(replace(allocation(1, slots=8), single_agent=True)) == ()
+        assert world.backend.check(allocation(1, slots=8)) == (
+            "8 slots run on several machines if they start now, for the largest that resource pool 'default' has "
+            "or can launch has 1 (see: det fleet offers): the network between them may slow the work",
+        )
+        await world.add_agent("a1", slots=8)
+        assert world.backend.check(allocation(1, slots=8)) == ()
+        world.nodes.availability(could())
+        assert world.backend.check(allocation(1, slots=8)) == (), "nothing starts now"
 
     play(scenario, CLOUD)
 

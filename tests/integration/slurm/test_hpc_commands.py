@@ -165,8 +165,14 @@ def test_a_notebook_is_reached_by_its_url_alone(researcher: Researcher, slurm: S
     url = re.search(r"^https://\S+$", said, re.MULTILINE)
     assert url is not None, said
     trusted = CertificateStore(researcher.home / ".config/determined/certs.json")
-    assert OF_JUPYTERLAB in page_at(url[0], trusted.get(master["DET_MASTER"]))
-    notebook, _ = told_end_of_the_task(researcher, master)
+    certificate = trusted.get(master["DET_MASTER"])
+    page = page_at(url[0], certificate)
+    assert OF_JUPYTERLAB in page
+    notebook, told = told_end_of_the_task(researcher, master)
+    shown = re.search(r'"treePath": "/?([^"]*)"', page)
+    assert shown is not None
+    welcome = page_at(url[0].replace("?", f"api/contents/{shown[1]}?"), certificate)
+    assert told in welcome, "JupyterLab shows it first"
     assert f"/proxy/{notebook}/" in url[0]
     researcher.run("notebook", "kill", notebook, **master)
     eventually("its job is gone", lambda: not slurm.jobs())

@@ -164,8 +164,8 @@ def _add_file(packed: Packed, path: Path, name: str) -> None:
         packed.total_bytes += info.st_size
         if packed.total_bytes > MAX_BYTES:
             raise InvalidArgument(
-                f"The model directory is larger than {MAX_BYTES // 2**20} MiB (reached at {name}): "
-                f"exclude data with a {IGNORE_FILE}"
+                f"The files to send have more than {MAX_BYTES // 2**20} MiB (reached at {name}): "
+                f"exclude data with a {IGNORE_FILE}, and mount it with bind_mounts"
             )
         content = path.read_bytes()
     except OSError as problem:

@@ -122,9 +122,12 @@ class ExperimentService:
         owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner, template)
 
-    async def would_request(self, text: str, *, by: Actor) -> list[AllocationRequest]:
+    async def would_request(
+        self, text: str, *, by: Actor, template: Template | None = None
+    ) -> list[AllocationRequest]:
         """What the first trials of such an experiment would ask for. Raises as `check`; creates nothing."""
-        return self._admission.first_requests(await self.check(text, by=by), user=by.name)
+        checked = await self.check(text, by=by, template=template)
+        return self._admission.first_requests(checked, user=by.name)
 
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None

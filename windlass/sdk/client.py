@@ -75,11 +75,18 @@ class Client:
         """`offers`: what elastic pools may buy, at which price, and what refuses; `warnings` of prices."""
         return self.session.get("/api/v1/windlass/fleet/offers")
 
-    def fleet_plan(self, experiment: str = "", command: Json | None = None) -> Json:
-        """What would be launched now, with one of these configurations if it were submitted, too. Nothing is."""
+    def fleet_plan(
+        self, experiment: str = "", command: Json | None = None, template: str | None = None
+    ) -> Json:
+        """What would be launched now, with one of these configurations if it were submitted, too. Nothing is.
+
+        `template`: it would be submitted with this one.
+        """
         if not experiment and command is None:
             return self.session.get("/api/v1/windlass/fleet/plan")
         body: Json = {"command": command} if command is not None else {"experiment": experiment}
+        if template is not None:
+            body["template"] = template
         return self.session.post("/api/v1/windlass/fleet/plan", body)
 
     def retry_offer(self, offer: str) -> list[Json]:

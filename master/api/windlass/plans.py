@@ -10,7 +10,7 @@ from math import isfinite
 from fastapi import APIRouter
 from typing_extensions import TypedDict
 
-from master.api.access import Caller
+from master.api.access import Caller, Visible
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Text
@@ -22,6 +22,7 @@ from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from master.core.reasons import Reason, ReasonKind
+from master.core.visibility import Visibility
 from master.tasks.service import NewTask
 from provisioner.capacity.offer_views import offer_id
 from provisioner.planning.preview import Considered, PlannedLaunch, Preview, Weighed
@@ -47,6 +48,8 @@ class PlanRequest(Body):
     """Its configuration: YAML, as it would be submitted."""
     command: FreeObject | None = None
     """The configuration of a command."""
+    template: Text = ""
+    """The name of the template that it would be submitted with."""
 
 
 class FallBack(TypedDict):
@@ -143,19 +146,24 @@ async def plan(api: TheApi) -> Reply[PlanReply]:
 
 @router.post("")
 @permit(Action.CREATE_EXPERIMENT, CLUSTER)
-async def plan_for(body: PlanRequest, principal: Caller, api: TheApi) -> Reply[PlanReply]:
+async def plan_for(
+    body: PlanRequest, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[PlanReply]:
     """The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written."""
-    return reply(await _plan(api, await _requests(api, body, principal)))
+    return reply(await _plan(api, await _requests(api, body, principal, visible)))
 
 
 async def _requests(
-    api: ApiContext, body: PlanRequest, by: Principal
+    api: ApiContext, body: PlanRequest, by: Principal, visible: Visibility
 ) -> Sequence[AllocationRequest]:
     if (body.command is None) is not bool(body.experiment):
         raise InvalidArgument("give the configuration of an experiment, or that of a command")
+    template = await api.reads.templates.applied(body.template, visible)
     if body.command is None:
-        return await api.services.experiments.would_request(body.experiment, by=by)
-    new = NewTask(type=JobType.COMMAND, config=body.command)
+        return await api.services.experiments.would_request(
+            body.experiment, by=by, template=template
+        )
+    new = NewTask(type=JobType.COMMAND, config=body.command, template=template)
     return [await api.services.tasks.would_request(new, by=by)]
 
 

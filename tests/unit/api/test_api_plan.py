@@ -30,6 +30,21 @@ async def test_an_experiment_is_planned_and_nothing_is_created(tmp_path: Path) -
         assert (await world.ok("GET", PLAN))["launches"] == []
 
 
+async def test_it_is_planned_with_its_template(tmp_path: Path) -> None:
+    async with api_world(tmp_path, elastic=True) as world:
+        await world.login()
+        config = {"resources": {"slots_per_trial": 8, "slots": 8}}
+        for kind, key in (("experiment", "slots_per_trial"), ("command", "slots")):
+            template = {"config": {"resources": {key: config["resources"][key]}}}
+            await world.ok("POST", f"/api/v1/templates/{kind}", template)
+        single = SINGLE.replace("resources: {slots_per_trial: 1}\n", "")
+        for body in ({"experiment": single}, {"command": {"entrypoint": ["true"]}}):
+            told = await world.ok("POST", PLAN, {**body, "template": next(iter(body))})
+            assert [each["slots"] for each in told["asked"]] == [8]
+        said = await world.refused(404, "POST", PLAN, {"experiment": single, "template": "none"})
+        assert said == "template 'none' not found"
+
+
 async def test_what_its_pool_cannot_serve_is_planned_where_it_falls_back_to(tmp_path: Path) -> None:
     async with api_world(tmp_path, elastic=True, spare=True) as world:
         await world.login()

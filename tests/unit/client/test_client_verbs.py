@@ -421,7 +421,9 @@ def test_a_plan_without_a_file_is_of_what_waits(cluster: ScriptedMaster, tmp_pat
     cluster.on("POST", "/api/v1/windlass/fleet/plan", PLAN)
     file = tmp_path / "command.yaml"
     file.write_text("entrypoint: [sleep, '1']\n")
-    result = det(cluster, "fleet", "plan", "--command", "-f", str(file), "--config", "name=x")
+    options = ("--config", "name=x", "--template", "mine")
+    result = det(cluster, "fleet", "plan", "--command", "-f", str(file), *options)
     assert result.exit_code == 0, result.output
     (asked,) = cluster.calls("POST", "/api/v1/windlass/fleet/plan")
-    assert asked.body == {"command": {"entrypoint": ["sleep", "1"], "name": "x"}}
+    command = {"entrypoint": ["sleep", "1"], "name": "x"}
+    assert asked.body == {"command": command, "template": "mine"}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from windlass.base.plurals import counted
+from windlass.cli.completion import TemplateOption
 from windlass.cli.config_file import naming, read_config, read_settings
 from windlass.cli.connect import client_for
 from windlass.cli.fleet.machines import length
@@ -31,6 +32,7 @@ def plan(
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="Override a key of it. Repeatable."),
     ] = None,
+    template: TemplateOption = None,
     command: Annotated[
         bool, typer.Option("--command", help="It is that of a command, not of an experiment.")
     ] = False,
@@ -38,16 +40,18 @@ def plan(
 ) -> None:
     """Show what would be launched now, where and for how much, and why nothing else. Launches nothing."""
     client = client_for(ctx)
-    if config_file is None and config:
-        raise typer.BadParameter("--config changes the file that -f names")
+    if config_file is None and (config or template):
+        raise typer.BadParameter("--config and --template are for the file that -f names")
     if config_file is None:
         found = client.fleet_plan()
     else:
         with naming(config_file):
             if command:
-                found = client.fleet_plan(command=read_settings(config_file, config or []))
+                settings = read_settings(config_file, config or [])
+                found = client.fleet_plan(command=settings, template=template)
             else:
-                found = client.fleet_plan(experiment=read_config(config_file, config or []))
+                text = read_config(config_file, config or [])
+                found = client.fleet_plan(experiment=text, template=template)
     if as_json:
         print_json(found)
         return

@@ -25,6 +25,8 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 
+TOLD_TO_END = 128 + signal.SIGTERM
+"""The exit code of what SIGTERM ended."""
 NO_SHELLS = frozenset({"nologin", "false"})
 """Programs by which accounts say that nobody logs in."""
 DEEPSPEED = f"{PACKAGE}.launch.deepspeed"
@@ -54,12 +56,15 @@ def run_entrypoint(
 ) -> int:
     """Run it to its end and return its exit code; 128 + n if signal n ended it.
 
-    `watch`: is given what it prints on stderr, which is then nobody else's.
+    `watch`: is given what a service prints on stderr, which is then nobody else's. A service that was told to end has
+    not succeeded, whatever it says: its batch job is over.
     """
     early: list[int] = []
     child: list[subprocess.Popen[bytes]] = []
+    told: set[int] = set()
 
     def forward(number: int, frame: FrameType | None) -> None:
+        told.add(number)
         if child:
             child[0].send_signal(number)
         else:
@@ -94,6 +99,8 @@ def run_entrypoint(
     if watch is not None and child[0].stderr is not None:
         watch(child[0].stderr)
     code = child[0].wait()
+    if code == 0 and watch is not None and signal.SIGTERM in told:
+        return TOLD_TO_END
     return 128 - code if code < 0 else code
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from windlass.base.errors import InvalidArgument
 from windlass.core._info import ClusterInfo, run_dir
 from windlass.core._session import TaskSession
-from windlass.launch.entrypoint import program_environment, run_entrypoint
+from windlass.launch.entrypoint import TOLD_TO_END, program_environment, run_entrypoint
 from windlass.launch.login_profile import write_greeting, write_profile
 from windlass.launch.ports import listen_address, own_port
 from windlass.launch.preparation import prepare
@@ -49,7 +49,7 @@ _NOT_PASSED = re.compile(r"_|HOME|TERM|LANG|LC_.*|SHLVL|PWD|OLDPWD|.*(%%|\(\)).*
 
 
 def start(info: ClusterInfo, session: TaskSession) -> int:
-    """Serve logins until it is ended. The exit code of sshd."""
+    """Serve logins until it is ended. The exit code of sshd, which does not end by itself: it says 0 to SIGTERM."""
     folder = run_dir() / "ssh"
     try:
         program = sshd()
@@ -69,7 +69,7 @@ def start(info: ClusterInfo, session: TaskSession) -> int:
             write_access(folder, environment)
             write_profile(Path(account.pw_dir), environment.get("PATH", ""), greeting)
             command = [program, "-f", str(folder / "sshd_config"), "-p", str(port), "-D", "-e"]
-            return run_entrypoint(command, session, info, watch=watch)
+            return run_entrypoint(command, session, info, watch=watch) or TOLD_TO_END
     finally:
         session.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -145,6 +146,35 @@ def test_an_end_is_told_once_it_is_known_and_again_when_it_moves() -> None:
     follow_end(None, ask, said.append, [0.0] * len(answers))
     assert said == [end_told(known), end_told(moved)]
     assert list(islice(looks(), 6)) == [5, 10, 20, 40, 60, 60]
+
+
+@pytest.mark.parametrize(("told", "code"), [(True, 143), (False, 0)])
+def test_a_service_that_was_told_to_end_has_not_succeeded(told: bool, code: int) -> None:
+    """JupyterLab and sshd say so, also where their batch job is over."""
+    service = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('ready', file=sys.stderr, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    launcher = (
+        "import sys\n"
+        "from types import SimpleNamespace\n"
+        "from windlass.launch.entrypoint import run_entrypoint\n"
+        "show = lambda output: print(output.readline().decode(), end='', flush=True)\n"
+        "info = SimpleNamespace(task_type='NOTEBOOK')\n"
+        "sys.exit(run_entrypoint(sys.argv[1:], None, info, watch=show))\n"
+    )
+    command = [sys.executable, "-c", launcher, sys.executable, "-c", service]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        if told:
+            process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == code
 
 
 def as_sshd_reads(option: str) -> str:

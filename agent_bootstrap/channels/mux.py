@@ -109,9 +109,11 @@ class Mux:
         if self._patience is not None:
             self._patience.reschedule(0)
 
-    async def open(self, target: bytes = b"") -> Stream:
-        """`target`: where it goes, if the other end has a choice. Raises OSError with words: the other end's, if it
-        refused."""
+    async def open(self, target: bytes = b"", first: bytes = b"") -> Stream:
+        """`target`: where it goes, if the other end has a choice. `first`: what is written first, which goes along.
+
+        Raises OSError with words: the other end's, if it refused.
+        """
         if self._over or len(self._streams) >= MAX_STREAMS:
             raise ConnectionError(self._over or f"{MAX_STREAMS} connections are open already")
         self._last += 1
@@ -119,8 +121,9 @@ class Mux:
         self._streams[stream.number] = stream
         try:
             async with asyncio.timeout(2 * OPEN_LIMIT_S):
-                await self.send(stream.number, FrameKind.OPEN, target)
+                await self._send_open(stream, target, first[:CHUNK_BYTES])
                 await stream.accepted()
+            await stream.write(first[CHUNK_BYTES:])
         except TimeoutError:
             stream.close()
             raise ConnectionError("the other end of the pipe does not answer") from None
@@ -129,12 +132,22 @@ class Mux:
             raise
         return stream
 
+    async def _send_open(self, stream: MuxStream, target: bytes, first: bytes) -> None:
+        frame = _frame(stream.number, FrameKind.OPEN, target)
+        if first:
+            stream.advance(len(first))
+            frame += _frame(stream.number, FrameKind.DATA, first)
+        await self._send(frame)
+
     async def send(self, number: int, kind: FrameKind, data: bytes = b"") -> None:
         """Returns when the pipe has taken it. It goes as a whole even if whoever waits for that is cancelled."""
+        await self._send(_frame(number, kind, data))
+
+    async def _send(self, frame: bytes) -> None:
         if self._over:
             raise ConnectionError(self._over)
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outgoing.append((HEAD.pack(number, kind, len(data)) + data, written))
+        self._outgoing.append((frame, written))
         self._has_outgoing.set()
         await written
 
@@ -251,6 +264,8 @@ class MuxStream:
         self.number = number
         self._mux = mux
         self._credit = credit
+        self._is_accepted = credit > 0
+        """Some was given by the end that did not open it."""
         self._came: deque[bytes] = deque()
         self._unread = 0
         self._read = 0
@@ -261,8 +276,12 @@ class MuxStream:
         self._is_closed = False
         self._change = asyncio.Event()
 
+    def advance(self, count: int) -> None:
+        """So many bytes go with the frame that opens it: the first credit is for them, too."""
+        self._credit = -count
+
     async def accepted(self) -> None:
-        while not self._credit:
+        while not self._is_accepted:
             await self._changed()
 
     async def read(self) -> bytes:
@@ -283,7 +302,7 @@ class MuxStream:
         if left and self._has_ended:
             raise ConnectionError("it has ended this direction already")
         while left:
-            while not self._credit:
+            while self._credit <= 0:
                 await self._changed()
             self._check()
             count = min(self._credit, CHUNK_BYTES, len(left))
@@ -311,7 +330,9 @@ class MuxStream:
             case FrameKind.DATA:
                 self._keep(data)
             case FrameKind.CREDIT:
-                self._credit += _amount(data)
+                amount = _amount(data)
+                self._credit += amount
+                self._is_accepted = self._is_accepted or amount > 0
                 if self._credit > MAX_CREDIT:
                     raise ValueError(f"a credit of {self._credit} bytes")
             case FrameKind.END:
@@ -343,6 +364,10 @@ class MuxStream:
         self._check()
         self._change.clear()
         await self._change.wait()
+
+
+def _frame(number: int, kind: FrameKind, data: bytes) -> bytes:
+    return HEAD.pack(number, kind, len(data)) + data
 
 
 def _amount(data: bytes) -> int:

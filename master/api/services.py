@@ -158,8 +158,9 @@ class AgentGateway(Protocol):
 class PortStreams(Protocol):
     """Connections to ports of tasks, through their agents."""
 
-    async def open(self, agent_id: str, container_id: str, port: int) -> Stream:
-        """Raises OSError with words for people."""
+    async def open(self, agent_id: str, container_id: str, port: int, first: bytes = b"") -> Stream:
+        """`first`: what is written first; to send it along saves a way there and back. Raises OSError with words for
+        people."""
         ...
 
     def admits(self, agent_id: str, credential: str) -> bool:

@@ -32,14 +32,14 @@ class AgentStreams:
         self._wanted: dict[AgentLink, asyncio.Future[Mux | None]] = {}
         """None: the agent is gone."""
 
-    async def open(self, agent_id: str, container_id: str, port: int) -> Stream:
-        """A connection to that port. Raises OSError with words for people."""
+    async def open(self, agent_id: str, container_id: str, port: int, first: bytes = b"") -> Stream:
+        """A connection to that port, and what is said there first. Raises OSError with words for people."""
         _, agent = self._registry.find(agent_id) or (None, None)
         if agent is None or agent.link is None:
             raise ConnectionError(f"agent {agent_id} is not connected")
         mux = self._muxes.get(agent.link) or await self._asked(agent, agent.link)
         target = StreamTarget(container_id=container_id, port=port)
-        return await mux.open(target.model_dump_json().encode())
+        return await mux.open(target.model_dump_json().encode(), first)
 
     def admits(self, agent_id: str, credential: str) -> bool:
         """Whether a connection for streams is of an agent that is connected."""

@@ -22,14 +22,17 @@ class CutShort(Exception):
     """The answer ended in the middle: the client has the first part of it."""
 
 
-async def exchange(scope: Scope, receive: Receive, send: Send, stream: Stream) -> None:
-    """Raises NoAnswer, CutShort."""
+def begin(scope: Scope) -> tuple[h11.Connection, bytes]:
+    """The task's end of a request, and the head of that. Raises NoTaskAnswer."""
     task = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
     try:
-        head = task.send(_request(scope))
-        await stream.write(head or b"")
-    except (h11.LocalProtocolError, OSError) as error:
+        return task, task.send(_request(scope)) or b""
+    except h11.LocalProtocolError as error:
         raise NoTaskAnswer(str(error)) from None
+
+
+async def exchange(task: h11.Connection, receive: Receive, send: Send, stream: Stream) -> None:
+    """What follows the head. Raises NoTaskAnswer, CutShort."""
     sending = asyncio.create_task(_send_body(task, receive, stream))
     try:
         await _pass_answer(task, stream, send)

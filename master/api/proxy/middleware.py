@@ -23,7 +23,7 @@ from master.api.errors import (
 from master.api.middleware import PROXY
 from master.api.proxy.activity import NotedTraffic
 from master.api.proxy.headers import Header, in_query, kept_by_browser, service_token
-from master.api.proxy.http import CutShort, NoTaskAnswer, exchange
+from master.api.proxy.http import CutShort, NoTaskAnswer, begin, exchange
 from master.api.proxy.services import ProxiedService, admit, find, opens
 from master.api.proxy.websockets import Bridge, to_tcp
 from master.api.services import ApiContext
@@ -77,13 +77,14 @@ async def _carry(
 ) -> None:
     stream: Stream | None = None
     try:
+        task, head = begin(scope) if scope["type"] == "http" else (None, b"")
         stream = await api.services.streams.open(
-            service.agent_id, service.container_id, service.port.port
+            service.agent_id, service.container_id, service.port.port, head
         )
         # A master that stops waits for its requests: those of tasks may never end.
         api.closing.listeners.add(stream.close)
-        if scope["type"] == "http":
-            await exchange(scope, receive, send, stream)
+        if task is not None:
+            await exchange(task, receive, send, stream)
             return
         note_known(scope)  # where the service asks who it is, it also says for how long
         if service.port.tcp:

@@ -134,6 +134,26 @@ async def test_what_crosses_the_end_of_a_stream_is_ignored(frames: Sequence[byte
         assert await attacked.end() == "the pipe to the master was closed"
 
 
+async def test_what_is_said_first_goes_along_and_counts_for_the_first_credit() -> None:
+    attacked = Attacked()
+    said = frame(1, FrameKind.OPEN, b"there") + frame(1, FrameKind.DATA, b"hello")
+    async with asyncio.timeout(LIMIT_S):
+        opening = asyncio.create_task(attacked.mux.open(b"there", b"hello"))
+        came = b""
+        while said not in came:
+            came += await attacked.peer.read()
+        assert not opening.done()
+        await attacked.peer.write(frame(1, FrameKind.CREDIT, CREDIT.pack(8)))
+        writing = asyncio.create_task((await opening).write(b"world"))
+        came = b""
+        while not came.endswith(frame(1, FrameKind.DATA, b"wor")):
+            came += await attacked.peer.read()
+        assert not writing.done(), "5 of the 8 bytes had gone"
+        await attacked.peer.write(frame(1, FrameKind.CREDIT, CREDIT.pack(2)))
+        await writing
+        await attacked.end()
+
+
 async def test_a_reset_says_why_and_ends_one_stream_alone() -> None:
     attacked = Attacked()
     async with asyncio.timeout(LIMIT_S):

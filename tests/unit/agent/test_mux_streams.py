@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_bootstrap.channels.mux import CREDIT, HEAD, WINDOW_BYTES, FrameKind, Mux
-from agent_bootstrap.channels.streams import Stream
+from agent_bootstrap.channels.streams import CHUNK_BYTES, Stream
 from tests.fakes.memory_pipe import PipeEnd, memory_pipe
 
 LIMIT_S = 60
@@ -35,6 +35,8 @@ class Use:
     writes: tuple[int, ...]
     """Bytes of each."""
     reads: Reads = Reads.AT_ONCE
+    first_goes_along: bool = False
+    """With what opens the stream."""
 
     def sent(self, number: int) -> list[bytes]:
         return [Random(f"{number}.{n}").randbytes(size) for n, size in enumerate(self.writes)]
@@ -44,6 +46,7 @@ uses = st.builds(
     Use,
     st.lists(st.sampled_from([1, 100, 70_000, 3 * WINDOW_BYTES // 2]), max_size=4).map(tuple),
     st.sampled_from(Reads),
+    st.booleans(),
 )
 
 
@@ -80,6 +83,7 @@ class Ledger:
     """By who sends, and the stream: bytes that may still be sent."""
     over: set[tuple[str, int]] = field(default_factory=set)
     """Directions that have ended."""
+    accepted: set[tuple[str, int]] = field(default_factory=set)
     _unread: dict[str, bytes] = field(default_factory=dict)
 
     def see(self, who: str, data: bytes) -> None:
@@ -99,7 +103,13 @@ class Ledger:
                 assert who == "here", "the end that accepts opens none"
                 assert other not in self.credit, "a number of a stream comes again"
                 self.credit[other] = WINDOW_BYTES
+                self.credit[mine] = (
+                    CHUNK_BYTES  # what may go along, and is part of the first credit
+                )
             case FrameKind.CREDIT:
+                if other not in self.accepted and who == "there":
+                    self.accepted.add(other)
+                    self.credit[other] -= CHUNK_BYTES
                 self.credit[other] += CREDIT.unpack(data)[0]
                 assert self.credit[other] <= WINDOW_BYTES
             case FrameKind.DATA:
@@ -171,15 +181,16 @@ class Pair:
 async def _use(mux: Mux, number: int, use: Use, go: asyncio.Event) -> None:
     """Raises OSError if it breaks, AssertionError for a byte that is not the one that was sent."""
     sent = use.sent(number)
-    stream = await mux.open(b"%d" % number)
+    first, rest = (sent[0], sent[1:]) if use.first_goes_along and sent else (b"", sent)
+    stream = await mux.open(b"%d" % number, first)
     if use.reads is Reads.NEVER:
-        for data in sent[:1]:
+        for data in rest[:1]:
             await stream.write(data[:1000])
         stream.close()
         return
 
     async def write() -> None:
-        for data in sent:
+        for data in rest:
             await stream.write(data)
         await stream.end()
 

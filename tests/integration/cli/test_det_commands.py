@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.jails import open_way_to
 from tests.real_cluster import PATIENCE_S, RealCluster, eventually, free_port
@@ -29,7 +33,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         yield cluster
 
 
-def start(cluster: RealCluster, *words: str) -> subprocess.Popen[str]:
+def start(
+    cluster: RealCluster, *words: str, stdout: int = subprocess.PIPE, **more: str
+) -> subprocess.Popen[str]:
+    """`more`: variables."""
     home = cluster.folder / "home"
     home.mkdir(exist_ok=True)
     return subprocess.Popen(
@@ -39,9 +46,10 @@ def start(cluster: RealCluster, *words: str) -> subprocess.Popen[str]:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             **cluster.login_as(),
+            **more,
         },
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -156,6 +164,38 @@ def test_ssh_scp_and_rsync_know_an_installed_shell(
     assert refused.returncode == 255, "another host key is not taken for its own"
 
 
+CODE = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$HOME/words"
+exec ssh -F "$HOME/.ssh/config" "${2#ssh-remote+}" 'echo reached $DET_TASK_ID'
+"""
+
+
+def test_an_editor_is_started_with_a_host_that_it_reaches(
+    cluster: RealCluster, shell: str, tmp_path: Path
+) -> None:
+    """A program in its place notes its words, and logs in as it would. `det` has to be on a terminal."""
+    (tmp_path / "code").write_text(CODE)
+    (tmp_path / "code").chmod(0o755)
+    ours, theirs = pty.openpty()
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    process = start(
+        cluster, "shell", "open", shell, "--vscode", PATH=path, TERM="dumb", stdout=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # EIO: all was read
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, (shown, err)
+    assert f"reached {shell}".encode() in shown
+    words = (cluster.folder / "home" / "words").read_text().splitlines()
+    (block,) = (cluster.folder / "home" / ".ssh" / "windlass" / shell).glob("config")
+    assert words == ["--remote", f"ssh-remote+{block.read_text().split()[1]}"]
+
+
 def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as reply:  # noqa: S310 - HTTP
@@ -197,6 +237,27 @@ def test_a_port_of_a_command_is_reached_while_it_is_watched(cluster: RealCluster
     (holder,) = [one for one in cluster.client.interactive(COMMAND).listed() if one["id"] in err]
     assert holder["state"] == "STATE_RUNNING"
     cluster.client.interactive(COMMAND).kill(holder["id"])
+
+
+def test_a_port_of_a_generic_task_is_reached_while_it_is_followed(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    port, local = free_port(), free_port()
+    config = {
+        "entrypoint": ["python3", "-m", "http.server", "-b", "127.0.0.1", str(port)],
+        "environment": {"proxy_ports": [{"proxy_port": port, "proxy_tcp": True}]},
+        "resources": {"slots": 0},
+    }
+    file = tmp_path / "task.yaml"
+    file.write_text(yaml.safe_dump(config))
+    process = start(cluster, "task", "create", str(file), "-f", "--publish", f"{local}:{port}")
+    try:
+        eventually("it answers", lambda: answers(f"http://127.0.0.1:{local}/"))
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    (created,) = re.findall(r"^Created task (\S+)$", err, re.MULTILINE)
+    assert det(cluster, "task", "kill", created)[0] == 0
 
 
 @pytest.mark.skipif(

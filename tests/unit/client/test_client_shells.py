@@ -107,6 +107,17 @@ def test_what_follows_the_id_is_for_ssh(
     assert words(home)[words(home).index(ID) + 1 :] == passed
 
 
+def test_options_of_ours_may_follow_the_id(cluster: ScriptedMaster, home: Path) -> None:
+    shown = opened(cluster, "open", ID, "--show-ssh-command", "-N")
+    assert shown.returncode == 7
+    assert shlex.split(shown.stderr.splitlines()[0])[1:] == words(home)
+    assert words(home)[-2:] == [ID, "-N"]
+    editor = det(cluster, "shell", "open", ID, "--vscode")
+    assert editor.stdout.startswith("code --remote ssh-remote+windlass-"), editor.output
+    refused = det(cluster, "shell", "open", ID, "--vscode", "-N")
+    assert (refused.exit_code, "--vscode takes no options of ssh" in refused.stderr) == (1, True)
+
+
 def test_a_start_logs_in(cluster: ScriptedMaster, home: Path) -> None:
     result = opened(cluster, "start", "--config", "resources.slots=2", "--", "-A", "id")
     assert result.returncode == 7

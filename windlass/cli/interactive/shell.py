@@ -8,7 +8,8 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Annotated, NoReturn
 
 import typer
@@ -50,6 +51,9 @@ ssh, scp, rsync and editors know shell {id} as {alias}:
   rsync -a DIRECTORY {alias}:
   code --remote ssh-remote+{alias}"""
 
+LONG_OPTIONS = {"--show-ssh-command": "show_ssh_command", "--vscode": "vscode"}
+"""Those of `Opening`, as users write them."""
+
 SshOptions = Annotated[
     list[str] | None,
     typer.Argument(
@@ -69,6 +73,12 @@ class Opening:
     vscode: Annotated[
         bool, typer.Option("--vscode", help="Open it in Visual Studio Code, not here.")
     ] = False
+
+    def behind_the_id(self, words: Sequence[str]) -> tuple[Opening, Sequence[str]]:
+        """With those of these options that stand first among the words for ssh, which has no long ones; the others."""
+        taken = tuple(takewhile(LONG_OPTIONS.__contains__, words))
+        changes = {LONG_OPTIONS[word]: True for word in taken}
+        return replace(self, **changes), words[len(taken) :]
 
     def open(self, client: Client, shell_id: str, words: Sequence[str]) -> None:
         """Log in, as the last thing that this process does."""
@@ -123,7 +133,8 @@ def open_(
     `det shell open ID -L 6006:localhost:6006` leads a port of this machine to it.
     """
     client = client_for(ctx)
-    how.open(client, SHELL.full_id(client, task_id), _own(ssh_options))
+    how, words = how.behind_the_id(ssh_options or ())
+    how.open(client, SHELL.full_id(client, task_id), _own(words))
 
 
 @app.command("show-ssh-command", context_settings=REST_IS_SSHS)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from master.api.interactive import replies
 from master.api.interactive.replies import AgentUserGroup
-from master.api.interactive.requests import Asked, Found, LaunchTask
+from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.interactive.tensorboards import LaunchTensorboard, look_up
 from master.api.services import ApiContext
 from master.core.jobs import JobType
@@ -30,8 +30,8 @@ class Shown:
     """Its owner, administrators, and whom the cluster lets change the work of others."""
 
 
-async def _as_given(ask: Asked) -> Found:
-    return Found(config=ask.body.config)
+async def _as_given(request: LaunchRequest) -> Found:
+    return Found(config=request.body.config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class WireKind:
     """The same for a preview, where there is no task."""
     body: LaunchShape = LaunchTask
     """Of a launch."""
-    look_up: Callable[[Asked], Awaitable[Found]] = _as_given
+    look_up: Callable[[LaunchRequest], Awaitable[Found]] = _as_given
     """What it names."""
     reply: Shape
     got: Shape

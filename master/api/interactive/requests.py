@@ -26,7 +26,7 @@ class LaunchTask(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LaunchRequest:
     """A request, and who makes it."""
 
     api: ApiContext

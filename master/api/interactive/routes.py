@@ -11,7 +11,7 @@ from master.api.enums import LaunchWarning
 from master.api.file_bodies import parse_body
 from master.api.interactive import wire
 from master.api.interactive.kinds import KINDS, Shown, WireKind
-from master.api.interactive.requests import Asked, LaunchTask
+from master.api.interactive.requests import LaunchRequest, LaunchTask
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, interactive_task, permit
@@ -67,7 +67,7 @@ def router_of(kind: WireKind) -> APIRouter:
             raise NotFound("workspace", workspace_id, ": it is archived")
         template = await api.reads.templates.applied(body.template_name, visible)
         more = await kind.look_up(
-            Asked(api=api, body=body, template=template, by=principal, visible=visible)
+            LaunchRequest(api=api, body=body, template=template, by=principal, visible=visible)
         )
         new = NewTask(
             type=kind.type,

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from master.api.experiments.bulk import Filters
-from master.api.interactive.requests import Asked, Found, LaunchTask
+from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.request_models import Int32
 from master.api.services import ApiContext
 from master.core.visibility import Visibility
@@ -40,17 +40,17 @@ class LaunchTensorboard(LaunchTask):
     filters: TensorboardFilters | None = None
 
 
-async def look_up(ask: Asked) -> Found:
+async def look_up(request: LaunchRequest) -> Found:
     """Raises NotFound, InvalidArgument, PermissionDenied."""
-    api, body, visible = ask.api, ask.body, ask.visible
+    api, body, visible = request.api, request.body, request.visible
     watched = await _watched(api, cast("LaunchTensorboard", body), visible)
     require_few(watched)
     shows = {one.id: visible.shows_secrets_of(one.owner_id) for one in watched}
     require_open_storage(watched, shows=shows)
     newest = max(watched, key=lambda one: one.id)
-    own = newest.owner_id == ask.by.user_id
+    own = newest.owner_id == request.by.user_id
     config = environment_of(
-        body.config, newest, own=own, shown=shows[newest.id], template=ask.template
+        body.config, newest, own=own, shown=shows[newest.id], template=request.template
     )
     details = await in_parsing_thread(details_of, watched, api.services.info.cluster_id)
     return Found(config=config, details=details.model_dump(mode="json"))

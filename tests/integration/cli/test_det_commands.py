@@ -71,6 +71,27 @@ def test_the_exit_code_says_how_it_ended(cluster: RealCluster) -> None:
     assert "7" in err.splitlines()[-1]
 
 
+def test_a_template_is_stored_and_launched_with(cluster: RealCluster, tmp_path: Path) -> None:
+    file = tmp_path / "template.yaml"
+    variables = {"environment_variables": ["SAID=by-the-template"]}
+    file.write_text(yaml.safe_dump({"environment": variables, "searcher": {"name": "single"}}))
+    code, _, err = det(cluster, "template", "create", "team/a", str(file))
+    assert (code, err) == (0, "Created template team/a\n")
+    code, _, err = det(cluster, "tpl", "create", "team/a", str(file))
+    assert (code, "template 'team/a' already exists" in err) == (1, True)
+    assert det(cluster, "tpl", "set-value", "name", "team/a", "b")[0] == 0
+    code, out, _ = det(cluster, "tpl", "list")
+    assert (code, out.splitlines()[1].split()[:3]) == (0, ["b", "Uncategorized", "determined"])
+    assert yaml.safe_load(det(cluster, "tpl", "describe", "b")[1]) == yaml.safe_load(
+        file.read_text()
+    )
+    code, out, err = det(cluster, "cmd", "run", "--template", "b", 'echo "found: $SAID"')
+    assert (code, "found: by-the-template" in out) == (0, True), (out, err)
+    assert det(cluster, "tpl", "rm", "b")[2] == "Removed template b\n"
+    code, _, err = det(cluster, "cmd", "run", "--template", "b", "true")
+    assert (code, err) == (1, "error: template 'b' not found\n")
+
+
 def test_a_hook_among_the_files_runs_before_the_program(
     cluster: RealCluster, tmp_path: Path
 ) -> None:

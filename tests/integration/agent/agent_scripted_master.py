@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import (
+    AgentChannel,
     Bind,
     Channel,
     ChannelClosed,
@@ -75,7 +76,7 @@ class ScriptedMaster:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def connect(self, credential: str = "") -> Channel:
+    async def connect(self, credential: str = "") -> AgentChannel:
         """What the agent dials."""
         self.credentials.append(credential)
         theirs, ours = memory_channel()

@@ -14,7 +14,7 @@ from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd
 from agent_bootstrap.agent.machine import MachineRecord
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.protocol import Channel, ChannelClosed
+from agent_bootstrap.protocol import AgentChannel, ChannelClosed
 from tests.fakes.virtual_time import LoopClock, run
 
 ENDED = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
@@ -70,7 +70,7 @@ def test_an_agent_alone_with_what_has_ended_is_idle(tmp_path: Path, has_ended: b
     """What it could not tell waits in its directory; what runs keeps it."""
     container(tmp_path, **({"exit_code": 0} if has_ended else {}))
 
-    async def nobody(_: str) -> Channel:
+    async def nobody(_: str) -> AgentChannel:
         raise ChannelClosed("no master")
 
     async def main() -> AgentEnd | None:

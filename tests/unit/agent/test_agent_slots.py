@@ -14,7 +14,7 @@ from agent_bootstrap.agent.daemon import AgentDaemon
 from agent_bootstrap.agent.gpus.gpu import FoundGpus, Gpu
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.slots import Hardware, find_hardware
-from agent_bootstrap.protocol import Channel, Hello, SlotKind
+from agent_bootstrap.protocol import AgentChannel, Hello, SlotKind
 from tests.fakes.fake_nvml import eight_gpus
 from tests.fakes.fake_runtime import FakeRuntime
 from tests.fakes.memory_channel import memory_channel
@@ -164,7 +164,7 @@ async def test_an_agent_sees_by_what_it_finds_which_numbers_are_in_use(
     )
     theirs, ours = memory_channel()
 
-    async def connect(_: str) -> Channel:
+    async def connect(_: str) -> AgentChannel:
         return theirs
 
     options = parse_options({"master_host": "m", "work_dir": str(tmp_path), "visible_gpus": "3"})

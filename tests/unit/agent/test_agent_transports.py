@@ -14,7 +14,7 @@ from agent_bootstrap.agent.master_transports import MasterTransports, through_ga
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.channels.gate import Gate, owner_of
 from agent_bootstrap.channels.streams import Stream, connected
-from agent_bootstrap.protocol import Channel, ChannelClosed
+from agent_bootstrap.protocol import AgentChannel, ChannelClosed
 from tests.fakes.memory_channel import memory_channel
 from tests.fakes.transports_world import Port
 from windlass.base.errors import InvalidConfig, PermissionDenied
@@ -51,7 +51,7 @@ class World:
     def again(self) -> MasterTransports:
         return MasterTransports(self.options, self.transports, dial=self._dial)
 
-    async def _dial(self, options: AgentOptions, credential: str) -> Channel:
+    async def _dial(self, options: AgentOptions, credential: str) -> AgentChannel:
         self.dialled.append(options.url)
         if self.says is not None:
             raise self.says

@@ -15,7 +15,7 @@ from agent_bootstrap.agent.orphan_timer import (
     end_machine,
     since_contact_s,
 )
-from agent_bootstrap.protocol import Channel, ChannelClosed
+from agent_bootstrap.protocol import AgentChannel, ChannelClosed
 from tests.fakes.fake_runtime import FakeRuntime
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.clock import ManualClock, SystemClock
@@ -25,11 +25,11 @@ from windlass.base.errors import PermissionDenied
 HALF_HOUR = parse_duration("30m")
 
 
-async def nobody(_: str) -> Channel:
+async def nobody(_: str) -> AgentChannel:
     raise ChannelClosed("no master")
 
 
-async def refuses(_: str) -> Channel:
+async def refuses(_: str) -> AgentChannel:
     raise PermissionDenied("your credential is not known")
 
 

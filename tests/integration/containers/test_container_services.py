@@ -43,6 +43,7 @@ NETWORKS = {"bridge": "podman", "host": "podman-host"}
 """`network_mode` -> the pool whose containers have it."""
 POOLS = ["podman", "processes"]
 """One of each runtime."""
+FOR_ROOT = ["SETGID", "SETUID", "SYS_CHROOT"]
 MODEL = Path(__file__).parent / "model"
 
 
@@ -67,6 +68,7 @@ def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "resource_pools": [*networks, {"pool_name": "processes"}],
         "task_container_defaults": {"startup_hook": SAYS_WHO},
         "security": {"default_task": DEFAULT},
+        "allowed_capabilities": FOR_ROOT,
     }
     with RealCluster(tmp_path_factory.mktemp("services"), config) as cluster:
         options = {"container_runtime": "podman", "container_socket": str(podman.socket)}
@@ -110,6 +112,29 @@ def test_a_shell_in_an_image_with_sshd(cluster: RealCluster, pool: str) -> None:
     assert f"listens {listens}" in said
     assert shell in said
     kill(cluster, "shell", shell)
+
+
+def link(cluster: RealCluster, **who: Any) -> None:
+    """The user of these tests with an identity; without `who` with none."""
+    me = int(cluster.get("/api/v1/me")["user"]["id"])
+    with cluster.session() as admin:
+        admin.login("admin", cluster.password)
+        admin.request("PATCH", f"/api/v1/users/{me}", body={"agentUserGroup": who})
+
+
+def test_a_shell_as_root(cluster: RealCluster) -> None:
+    """Where it may have what sshd needs; elsewhere a sentence says so."""
+    link(cluster, agentUid=0, agentUser="root", agentGid=0, agentGroup="root")
+    image = {"image": WITH_SSHD}
+    told = ended(cluster, start(cluster, "shell", environment=image))
+    assert "sshd cannot let anybody in as root here, where tasks have no capabilities" in told
+    shell = start(cluster, "shell", environment={**image, "add_capabilities": FOR_ROOT})
+    until_ready(cluster, shell)
+    said = run_det(cluster, "shell", "open", shell, "id; echo in $DET_TASK_ID")
+    assert "uid=0(root) gid=0(root)" in said
+    assert f"in {shell}" in said
+    kill(cluster, "shell", shell)
+    link(cluster)
 
 
 @needs_jupyter
@@ -209,11 +234,7 @@ def says_who(cluster: RealCluster, who: str) -> None:
 def test_tasks_are_whom_workspace_user_or_cluster_say(cluster: RealCluster) -> None:
     """Field by field, the strongest first; `id` prints names."""
     says_who(cluster, WHO)
-    user = {"agentUid": 42001, "agentUser": "ann", "agentGid": 42002, "agentGroup": "users"}
-    me = int(cluster.get("/api/v1/me")["user"]["id"])
-    with cluster.session() as admin:
-        admin.login("admin", cluster.password)
-        admin.request("PATCH", f"/api/v1/users/{me}", body={"agentUserGroup": user})
+    link(cluster, agentUid=42001, agentUser="ann", agentGid=42002, agentGroup="users")
     says_who(cluster, "uid=42001(ann) gid=42002(users) groups=42002(users)")
     cluster.kill_master()
     with closing(sqlite3.connect(cluster.data_dir / "windlass.db")) as database, database:

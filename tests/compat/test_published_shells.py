@@ -238,6 +238,9 @@ def test_a_port_that_somebody_else_has_leads_to_another(
         taken |= {one["port"] for one in task["proxyPorts"]}
     first = next(port for port in range(RESERVED.stop, 3499) if port not in taken)
     with closing(socket.socket()) as other:
+        other.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # connections of the shell before
         other.bind(("127.0.0.1", first))
         other.listen()
         shell = start(cluster, det)

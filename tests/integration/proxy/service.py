@@ -105,6 +105,7 @@ def offered_first(_: ServerConnection, offered: list[str]) -> str | None:
 
 
 async def echo_frames(socket: ServerConnection) -> None:
+    assert socket.request is not None
     await socket.send(json.dumps({"path": socket.request.path, "subprotocol": socket.subprotocol}))
     async for message in socket:
         match message:

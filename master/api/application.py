@@ -108,7 +108,7 @@ def build_app(services: Services) -> DescribedApp:
         redirect_slashes=False,
     )
     app.state.api = make_api(services)
-    errors.install(app)
+    errors.install(app, pages.error_page)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.

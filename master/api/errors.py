@@ -1,12 +1,14 @@
 """Errors as the published client reads them: the one place that knows HTTP codes.
 
+A browser that is not at the published API gets a page with the message instead (`answer_to`).
+
 Body: {"error": {"code": <grpc code>, "reason": <its name>, "error": <message>}, "message": <message>}
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -20,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 from typing_extensions import TypedDict
 
+from master.api.accept import asks_for_page
 from windlass.base.errors import WindlassError
 from windlass.base.json_types import JsonObject
 
@@ -86,6 +89,10 @@ _STATUS_OF_HTTP: Mapping[int, ErrorStatus] = {
 """Errors that the framework raises by itself."""
 
 
+ErrorPage = Callable[[Scope, int, str], Response]
+"""The status of HTTP, and the message."""
+
+
 def status_of(error: WindlassError) -> ErrorStatus:
     return STATUS_OF_CODE.get(error.code, INTERNAL)
 
@@ -110,6 +117,14 @@ def error_response(status: ErrorStatus, message: str) -> Response:
         "message": message,
     }
     return JSONResponse(body, status_code=status.http)
+
+
+def answer_to(scope: Scope, status: ErrorStatus, message: str) -> Response:
+    """The same as a page, for a browser."""
+    if asks_for_page(scope) and not scope["path"].startswith(_PUBLISHED):
+        make_page: ErrorPage = scope["app"].state.error_page
+        return make_page(scope, status.http, message)
+    return error_response(status, message)
 
 
 class StreamError(TypedDict):
@@ -138,8 +153,9 @@ def plain_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def install(app: FastAPI) -> None:
-    """Register the handlers."""
+def install(app: FastAPI, error_page: ErrorPage) -> None:
+    """Register the handlers. `error_page`: what browsers get."""
+    app.state.error_page = error_page
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> Response:
@@ -151,11 +167,11 @@ def install(app: FastAPI) -> None:
         status = status_of(error)
         if status is INTERNAL:
             log.error("request failed", path=request.url.path, error=error.message)
-        return error_response(status, error.message)
+        return answer_to(request.scope, status, error.message)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return error_response(INVALID, "; ".join(_line(e) for e in error.errors()))
+        return answer_to(request.scope, INVALID, "; ".join(_line(e) for e in error.errors()))
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
@@ -163,18 +179,22 @@ def install(app: FastAPI) -> None:
         if status is NOT_FOUND and request.url.path.startswith(_PUBLISHED):
             status = UNIMPLEMENTED
         if status is UNIMPLEMENTED:
-            return _unimplemented(request.method, request.url.path)
-        return error_response(status, str(error.detail))
+            return _unimplemented(request.scope, request.method)
+        return answer_to(request.scope, status, str(error.detail))
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:
         log.error("request crashed", path=request.url.path, traceback=plain_traceback(error))
-        return error_response(INTERNAL, "internal error; the master's log has the details")
+        return answer_to(
+            request.scope, INTERNAL, "internal error; the master's log has the details"
+        )
 
 
-def _unimplemented(method: str, path: str) -> Response:
-    asked = f"{method} {path}"[:MOST_ECHOED]
-    return error_response(UNIMPLEMENTED, f"{asked} is not implemented in this version of Windlass")
+def _unimplemented(scope: Scope, method: str) -> Response:
+    asked = f"{method} {scope['path']}"[:MOST_ECHOED]
+    return answer_to(
+        scope, UNIMPLEMENTED, f"{asked} is not implemented in this version of Windlass"
+    )
 
 
 async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +202,7 @@ async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
     if not scope["path"].startswith(_PUBLISHED):
         await WebSocketClose()(scope, receive, send)
         return
-    await answer_socket(_unimplemented("WebSocket", scope["path"]), scope, receive, send)
+    await answer_socket(_unimplemented(scope, "WebSocket"), scope, receive, send)
 
 
 async def answer_socket(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

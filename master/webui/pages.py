@@ -66,7 +66,15 @@ def asked_address(scope: Scope) -> str:
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: object) -> HTMLResponse:
-    root = root_of(request.scope)
+    return _page(request.scope, template, status, **values)
+
+
+def error_page(scope: Scope, status: int, message: str) -> HTMLResponse:
+    return _page(scope, "error.html", status, message=message)
+
+
+def _page(scope: Scope, template: str, status: int, **values: object) -> HTMLResponse:
+    root = root_of(scope)
     html = _TEMPLATES.get_template(template).render(
         root=root, assets=f"{root}det/assets/{VERSION}", **values
     )
@@ -115,7 +123,7 @@ def _error_page(request: Request, error: WindlassError) -> Response:
     if isinstance(error, Unauthenticated):
         back = quote(asked_address(request.scope), safe="")
         return redirect(request, f"det/login?redirect={back}")
-    return page(request, "error.html", status=status_of(error).http, message=error.message)
+    return error_page(request.scope, status_of(error).http, error.message)
 
 
 router = APIRouter(route_class=PageRoute, tags=["pages"])

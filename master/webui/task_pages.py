@@ -81,7 +81,8 @@ def _kind(word: str) -> WireKind:
     for kind in KINDS:
         if kind.type is _TYPES.get(word):
             return kind
-    raise NotFound("page", word[:100])
+    types = " or ".join(f"`{one}`" for one in _TYPES)
+    raise NotFound("page", word[:100], f": the type of a task with a page is {types}")
 
 
 async def _view(
@@ -98,8 +99,15 @@ async def _view(
         exit_status=shown["exitStatus"],
         lines=await _last_lines(api, row, by),
         service=_service(api, kind, row, state, visible),
+        only_for=_only_for(kind, row, visible),
         ends_at=_ends_at(api, state),
     )
+
+
+def _only_for(kind: WireKind, row: InteractiveRow, visible: Visibility) -> str:
+    """The name of its owner, if who looks may not open it."""
+    opens = not kind.for_owner_alone or visible.shows_secrets_of(row.task.owner_id)
+    return "" if opens else row.username
 
 
 def _ends_at(api: ApiContext, state: TaskState | None) -> datetime | None:

@@ -42,6 +42,8 @@ class TaskView:
     next: str
     """Where its service is, from the master's root, once it is ready; before: nothing."""
     over: bool
+    closed: bool
+    """Whether it never opens for who looks: it is somebody else's."""
     end: str
     """When the time of its node is over, such as that of a batch job; nothing: not as far as is known."""
 
@@ -53,19 +55,28 @@ def task_view(
     exit_status: str,
     lines: Iterable[str],
     service: str,
+    only_for: str = "",
     ends_at: datetime | None = None,
 ) -> TaskView:
-    """`reason`: why it waits. `service`: the address of what is ready, empty while nothing is."""
+    """`reason`: why it waits. `service`: the address of what is ready, empty while nothing is.
+
+    `only_for`: its owner, if nobody else but administrators may open it, and who looks is neither.
+    """
     over = state is TaskState.TERMINATED
     why = exit_status if over else reason
     sentence = f"It {_verb(state)}: {why}." if why else _SENTENCES.get(state, "")
+    if only_for and not over:
+        progress = "It runs." if state is TaskState.RUNNING else sentence
+        owner = f"It is one of {only_for}, who alone, beside administrators, may open it."
+        sentence = f"{progress} {owner}".lstrip()
     return TaskView(
         state=state.name.lower(),
         symbol=_SYMBOLS.get(state, "■"),
         sentence=sentence,
         lines=tuple(readable(line) for line in lines),
-        next=service.removeprefix("/"),
+        next="" if only_for else service.removeprefix("/"),
         over=over,
+        closed=bool(only_for),
         end="" if ends_at is None or over else _end(ends_at),
     )
 

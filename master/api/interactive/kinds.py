@@ -53,6 +53,8 @@ class WireKind:
     got: Shape
     launched: Shape
     listed: Shape
+    for_owner_alone: bool = False
+    """Only its owner and those who may change the work of others can open it; who else sees it gets no token."""
 
 
 def _command(shown: Shown) -> Mapping[str, Any]:
@@ -114,6 +116,7 @@ KINDS = (
         got=replies.GetNotebookReply,
         launched=replies.LaunchedNotebookReply,
         listed=replies.NotebooksReply,
+        for_owner_alone=True,
     ),
     WireKind(
         type=JobType.SHELL,

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_bootstrap.channels.streams import Stream
+from master.api.accept import asks_for_page
 from master.api.access import note_known, token_in
 from master.api.errors import (
     INVALID,
@@ -17,7 +18,7 @@ from master.api.errors import (
     STATUS_OF_CODE,
     ErrorStatus,
     answer_socket,
-    error_response,
+    answer_to,
     status_of,
 )
 from master.api.middleware import PROXY
@@ -31,6 +32,7 @@ from windlass.base.errors import NotFound, Unauthenticated, WindlassError
 
 LOGIN = "/det/login"
 BAD_GATEWAY = ErrorStatus(502, 14, "Unavailable")
+_NO_SERVICE = ". Its task is over or does not run yet, serves no such port, or is not yours to see."
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +53,9 @@ class Proxy:
             by_own_token = bool(own_token) and opens(api, service, own_token)
             caller = None if by_own_token else admit(api, service, token_in(scope["headers"]))
         except NotFound:
-            await _refuse(scope, receive, send, NOT_FOUND, f"service not found: {name[:200]}")
+            why = f"service not found: {name[:200]}"
+            why += _NO_SERVICE if asks_for_page(scope) else ""
+            await _refuse(scope, receive, send, NOT_FOUND, why)
             return
         except Unauthenticated as error:
             await _ask_to_log_in(scope, receive, send, error)
@@ -114,7 +118,7 @@ def _keeping(send: Send, cookie: Header) -> Send:
 async def _refuse(
     scope: Scope, receive: Receive, send: Send, status: ErrorStatus, message: str
 ) -> None:
-    response = error_response(status, message)
+    response = answer_to(scope, status, message)
     if scope["type"] == "websocket":
         await answer_socket(response, scope, receive, send)
     else:

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from master.allocations.machine import AllocationPhase
+from master.api.accept import prefers_html
 from master.api.application import ROUTES
 from master.api.permits import permit_of
 from master.webui.pages import PageRoute
@@ -185,6 +186,7 @@ async def test_who_waits_for_a_notebook_reads_why(world: ApiWorld) -> None:
         "lines": [],
         "next": "",
         "over": False,
+        "closed": False,
         "end": "",
     }
 
@@ -206,6 +208,16 @@ async def test_what_is_ready_is_led_to(world: ApiWorld) -> None:
     evil = "eventUrl=x&serviceAddr=https://evil/"
     for path in (interactive(task), f"/det/wait/jupyter-lab/{task['id']}?{evil}"):
         assert led_to(await ask(world, "GET", path)) == f"{BASE}{task['serviceAddress']}"
+    await world.ok(
+        "POST", "/api/v1/users", {"user": {"username": "ann", "active": True}, "password": PASSWORD}
+    )
+    ann = (await world.ok("POST", "/api/v1/auth/login", {"username": "ann", "password": PASSWORD}))[
+        "token"
+    ]
+    theirs = await ask(world, "GET", interactive(task), token=ann)
+    assert theirs.status_code == 200, "no way to a page that asks for a password"
+    assert "It is one of admin, who alone, beside administrators, may open it." in theirs.text
+    assert "det notebook kill" not in theirs.text
 
 
 async def test_what_has_ended_says_how(world: ApiWorld) -> None:
@@ -232,3 +244,58 @@ async def test_what_is_not_there_is_a_page_too(world: ApiWorld) -> None:
         assert page.status_code == 404
         assert "This page cannot be shown" in page.text
     assert (await ask(world, "GET", "/det/wait/jupyter-lab/a%00b")).status_code == 400
+    unknown = await ask(world, "GET", f"/det/wait/foo/{command['id']}")
+    assert "`jupyter-lab` or `tensorboard`" in unknown.text
+
+
+FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/docs/none.html", 404, "none.html"),
+        ("/proxy/0a1b2c3d/lab", 404, "Its task is over"),
+        ("/det/tasks", 404, "Not Found"),
+        ("/det/clusters?a=b", 404, "Not Found"),
+    ],
+)
+async def test_errors_are_pages_for_browsers_and_json_for_programs(
+    world: ApiWorld, path: str, status: int, said: str
+) -> None:
+    shown = await ask(world, "GET", path, headers={"Accept": FIREFOX})
+    assert shown.status_code == status
+    assert shown.headers["content-type"].startswith("text/html")
+    assert "This page cannot be shown" in shown.text
+    assert said in shown.text
+    home = re.findall(r'href="([^"]*det/)"', shown.text)[0]
+    assert urljoin(f"{BASE}{path}", home) == f"{BASE}/det/"
+    for accept in ("*/*", "application/json", "application/json, text/html;q=0.5", ""):
+        told = await ask(world, "GET", path, headers={"Accept": accept})
+        assert (told.status_code, told.json()["message"]) == (status, told.json()["error"]["error"])
+
+
+async def test_the_published_api_answers_browsers_in_json(world: ApiWorld) -> None:
+    for path in ("/api/v1/nothing", "/api/v1/experiments/77"):
+        told = await ask(world, "GET", path, headers={"Accept": FIREFOX})
+        assert told.json()["message"]
+    posted = await ask(world, "POST", "/det/tasks", headers={**OURS, "Accept": FIREFOX})
+    assert posted.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        (FIREFOX, True),
+        ("TEXT/HTML", True),
+        ("text/html;q=0.2, */*", True),
+        ("text/html;q=0.9, application/json", False),
+        ("text/html, application/json", False),
+        ("text/html;q=x", False),
+        ("text/html;q=0", False),
+        ("*/*", False),
+        ("", False),
+    ],
+)
+def test_html_is_preferred_by_name(accept: str, html: bool) -> None:
+    assert prefers_html(accept) is html

@@ -132,6 +132,20 @@ def test_what_is_used_in_a_browser_prints_its_url_once_it_is_ready(
     assert (again.exit_code, again.stdout) == (0, result.stdout)
 
 
+def test_a_notebook_of_somebody_else_is_not_opened(cluster: ScriptedMaster) -> None:
+    states_are(cluster, "notebook", {"username": "grace", "serviceAddress": f"/proxy/{ID}/"})
+    result = det(cluster, "notebook", "open", ID)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        f"Notebook {ID} is one of grace, who alone, beside administrators, may open it"
+        in result.stderr
+    )
+    assert "is ready" not in result.stderr
+    states_are(cluster, "tensorboard", {"username": "grace", "serviceAddress": f"/proxy/{ID}/"})
+    board = det(cluster, "tensorboard", "open", ID)
+    assert board.stdout == f"{cluster.url}/proxy/{ID}/\n", "whoever sees one may open it"
+
+
 def test_what_ends_before_it_serves_says_why(cluster: ScriptedMaster) -> None:
     states_are(cluster, "notebook", {"state": "STATE_TERMINATED", "exitStatus": "task failed"})
     entry = b'{"result": {"id": "1", "message": "JupyterLab is not installed\\n"}}\n'

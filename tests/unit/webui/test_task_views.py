@@ -29,6 +29,18 @@ def test_what_waits_says_why_and_what_ended_too() -> None:
     assert ended.sentence == "It has ended: exit code 3."
 
 
+@pytest.mark.parametrize("state", [TaskState.QUEUED, TaskState.RUNNING, TaskState.TERMINATED])
+def test_what_is_somebody_elses_alone_leads_nowhere(state: TaskState) -> None:
+    view = task_view(
+        state, reason="", exit_status="", lines=(), service="/proxy/x/", only_for="grace"
+    )
+    assert view.next == ""
+    assert view.closed
+    owner = "It is one of grace, who alone, beside administrators, may open it."
+    assert view.sentence.endswith(owner) is (state is not TaskState.TERMINATED)
+    assert "does not answer" not in view.sentence
+
+
 def test_an_end_is_told_as_long_as_it_is_to_come() -> None:
     def end(state: TaskState) -> str:
         moment = datetime(2026, 11, 24, 19, tzinfo=timezone(timedelta(hours=1)))

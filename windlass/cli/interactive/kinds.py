@@ -31,6 +31,8 @@ class CliKind:
     """Of its list, beyond what all have."""
     fields: Callable[[Json, Json], Fields] = lambda one, config: ()
     """Of one and its configuration, for `describe`, beyond what all have."""
+    opens_by_token: bool = False
+    """The master gives whoever may open one an address with a token."""
     forget: Callable[[str], object] = lambda task_id: None
     """What this machine keeps of one that is killed."""
 
@@ -84,7 +86,13 @@ def _address(one: Json, _: Json) -> Fields:
 
 
 COMMAND = CliKind(wire=interactive.COMMAND, name="command", word="cmd", fields=_entrypoint)
-NOTEBOOK = CliKind(wire=interactive.NOTEBOOK, name="notebook", word="notebook", fields=_address)
+NOTEBOOK = CliKind(
+    wire=interactive.NOTEBOOK,
+    name="notebook",
+    word="notebook",
+    fields=_address,
+    opens_by_token=True,
+)
 TENSORBOARD = CliKind(
     wire=interactive.TENSORBOARD,
     name="TensorBoard",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from windlass.base.errors import PermissionDenied
 from windlass.cli.connect import client_for
 from windlass.cli.interactive.kinds import CliKind, kind_of
 from windlass.cli.interactive.verbs import TaskId
@@ -32,8 +33,15 @@ def _open(ctx: typer.Context, task_id: TaskId, no_browser: NoBrowserOption = Fal
 
 
 def show(client: Client, kind: CliKind, task_id: str, *, no_browser: bool) -> None:
-    """Wait until it serves, print its URL, and open it where there is a browser."""
+    """Wait until it serves, print its URL, and open it where there is a browser.
+
+    Raises PermissionDenied for one that only others may open.
+    """
     one = until_ready(client, kind, task_id)
+    if kind.opens_by_token and "token=" not in str(one["serviceAddress"]):
+        raise PermissionDenied(
+            f"{kind.title} {task_id} is one of {one.get('username')}, who alone, beside administrators, may open it"
+        )
     url = f"{client.session.url}{one['serviceAddress']}"
     notice(f"{kind.title} {task_id} is ready. Stop it: `det {kind.word} kill {task_id}`")
     typer.echo(url)

@@ -14,15 +14,23 @@ _PROGRAM = re.compile(
     r"^\S*python[\d.]*: (?:can't open file .*|No module named .*|Error while finding module .*)$"
     r"|^.{1,100}: (?:command )?not found$|^.{1,200}: (?:No such file or directory|Permission denied)$"
 )
+_LAUNCHER = re.compile(r"^windlass launch: (?!startup hook)(.+)$")
+"""The one line that `windlass.launch` says if it fails itself; of a startup hook, what the hook said is better."""
 _WRAPPERS = ("ChildFailedError", "CalledProcessError", "SystemExit")
 """Of programs that only started what failed."""
 
 
 def cause(tail: bytes) -> str:
-    """The last exception, or what the interpreter or the shell could not find; empty if nothing says so."""
+    """The last exception, or what the interpreter or the shell could not find; empty if nothing says so.
+
+    Before all that comes what the launcher says at the very end, such as what a notebook's Python lacks.
+    """
     named, missing = "", ""
     in_trace = False
-    for line in tail.decode(errors="replace").splitlines():
+    lines = tail.decode(errors="replace").splitlines()
+    if lines and (own := _LAUNCHER.match(lines[-1])):
+        return own[1][:MAX_CAUSE]
+    for line in lines:
         bare = re.sub(rf"^{_RANK}", "", line)
         if _TRACE.match(line):
             in_trace = True

@@ -64,6 +64,8 @@ class NewTask:
     config: JsonMapping
     template: Template | None = None
     """Under it. The pool is chosen by the configuration alone."""
+    written: JsonMapping | None = None
+    """What its user wrote of `config`, if that has more: nobody is warned of keys of others."""
     files: tuple[ContextFile, ...] = ()
     workspace_id: int = 1
     context: str | None = None
@@ -158,7 +160,7 @@ class InteractiveService:
             config_warnings=(
                 *keys_without_effect(
                     config,
-                    normalise(new.config),
+                    normalise(new.config if new.written is None else new.written),
                     having=having(config.environment.image, able),
                 ),
                 *arguments_without_effect(config.pbs),

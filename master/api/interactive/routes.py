@@ -72,6 +72,7 @@ def router_of(kind: WireKind) -> APIRouter:
         new = NewTask(
             type=kind.type,
             config=more.config,
+            written=body.config,
             template=template,
             files=files,
             workspace_id=workspace_id,

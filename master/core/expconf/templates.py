@@ -1,7 +1,7 @@
 """Templates: configurations that lie under those of experiments and tasks that name them, and over the cluster's.
 
 One may serve both: experiments read it strictly, tasks leave out what they do not know. What neither could use is
-refused when it is stored; what only one of them can use is told.
+refused when it is stored, and so is a template without a key that one of them knows; what only one can use is told.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ def check_template(config: JsonMapping) -> tuple[str, ...]:
     refused: list[str] = []
     of_experiments: list[str] = []
     of_tasks: list[str] = []
+    unknown: list[str] = []
+    is_of_use = False
     for piece in _pieces(document):
         as_experiment, as_task = _as_experiment(piece), _as_task(piece)
         known = [
@@ -95,11 +97,17 @@ def check_template(config: JsonMapping) -> tuple[str, ...]:
             for model, problems in ((ExperimentConfig, as_experiment), (_AnyTask, as_task))
             if _knows(model, piece)
         ]
+        if known or not as_experiment:
+            is_of_use = True
+        else:
+            unknown += as_experiment
         if known and all(known):
             refused += known[0]
         else:
             of_experiments += as_experiment
             of_tasks += as_task
+    if not is_of_use:
+        refused += unknown
     if refused:
         raise InvalidConfig(first_problems(_once(refused)), what=_WHAT)
     return (
@@ -159,7 +167,12 @@ def _pieces(document: JsonMapping) -> Iterator[JsonObject]:
 
 
 def _knows(model: type[BaseModel], piece: JsonMapping) -> bool:
-    return known_part(model, piece) not in ({}, {"resources": {}})
+    known = known_part(model, piece)
+    return any(
+        known.get(key) not in (None, {}) or value == {}
+        for key, value in piece.items()
+        if key in known
+    )
 
 
 def _as_experiment(piece: JsonMapping) -> list[str]:

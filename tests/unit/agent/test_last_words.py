@@ -55,6 +55,15 @@ MISSING = "python3: can't open file '/run/x/train.py': [Errno 2] No such file or
         ("/usr/bin/python3: No module named trian\n", "/usr/bin/python3: No module named trian"),
         ("sh: 1: trian: not found\n", "sh: 1: trian: not found"),
         ("trian: No such file or directory\n", "trian: No such file or directory"),
+        (
+            "sh: 1: nvidia-smi: not found\nwindlass launch: JupyterLab is not installed for python3: use another\n",
+            "JupyterLab is not installed for python3: use another",
+        ),
+        (
+            "sh: 1: trian: not found\nwindlass launch: startup hook a.sh ended with exit code 127\n",
+            "sh: 1: trian: not found",
+        ),
+        ("windlass launch: not fetched, tried again every 20 s: x\nbye\n", ""),
         ("WARNING: something\nINFO: all is well\nloss: 3\n", ""),
         ("", ""),
     ],

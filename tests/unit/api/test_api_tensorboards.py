@@ -177,6 +177,18 @@ async def test_what_has_no_effect_on_it_is_told(world: ApiWorld) -> None:
     assert reply["tensorboard"]["description"].startswith("TensorBoard (")
 
 
+async def test_nobody_is_warned_of_an_image_that_only_the_experiment_names(world: ApiWorld) -> None:
+    await world.add_agent(container_runtime="process")
+    experiment = await world.create(SINGLE + "environment: {image: theirs, python: python3}\n")
+    body = {"config": {}, "experimentIds": [experiment]}
+    reply = await world.ok("POST", URL, body)
+    assert reply["config"]["environment"]["image"]["cpu"] == "theirs"
+    assert reply["configWarnings"] == []
+    named = {**body, "config": {"environment": {"image": "mine"}}}
+    warnings = (await world.ok("POST", URL, named))["configWarnings"]
+    assert [line.partition(" has no effect")[0] for line in warnings] == ["environment.image"]
+
+
 async def test_an_open_page_keeps_it_alive_and_five_minutes_without_end_it(world: ApiWorld) -> None:
     await world.add_agent()
     shown = await launched(world, experimentIds=[await world.create()])

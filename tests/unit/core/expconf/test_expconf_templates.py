@@ -87,6 +87,15 @@ def test_what_everybody_can_use_is_taken_in_silence(config: dict[str, Any]) -> N
             ["<config>: a secret is ********"],
         ),
         ({"data": {"x": 10**30}}, ["<config>: the number"]),
+        ({"foo": 1}, ['<config>: additionalProperties "foo" not allowed']),
+        ({"rescources": {}}, ['<config>: additionalProperties "rescources" not allowed; did you']),
+        (
+            {"environment": {"imge": "x"}, "resources": {"slot": 1}, "labels": None},
+            [
+                '<config>.environment: additionalProperties "imge" not allowed',
+                '<config>.resources: additionalProperties "slot" not allowed',
+            ],
+        ),
     ],
 )
 def test_what_nobody_could_use_is_refused(config: dict[str, Any], problems: list[str]) -> None:
@@ -109,14 +118,14 @@ def test_what_nobody_could_use_is_refused(config: dict[str, Any], problems: list
             ],
         ),
         (
-            {"rescources": {}},
+            {"rescources": {}, "max_restarts": 1},
             [
                 f'{EXPERIMENTS}<config>: additionalProperties "rescources" not allowed; did you mean '
                 '"resources"?'
             ],
         ),
         (
-            {"environment": {"imge": "x"}},
+            {"environment": {"imge": "x"}, "bind_mounts": []},
             [
                 f'{EXPERIMENTS}<config>.environment: additionalProperties "imge" not allowed; did you mean '
                 '"image"?'

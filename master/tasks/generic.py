@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
@@ -22,9 +23,10 @@ from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
 from master.store import tables
 from master.store.contexts import ContextFile
+from master.store.paging import Page, Paged
 from master.store.store import Store
 from master.tasks import machine
-from master.tasks.interactive_queries import InteractiveQueries
+from master.tasks.interactive_queries import InteractiveFilter, InteractiveQueries
 from master.tasks.live import LiveTask
 from master.tasks.persistence import task_from_row
 from master.tasks.service import CheckedTask, InteractiveService, NewTask
@@ -52,6 +54,14 @@ class NewGenericTask:
     parent_id: str = ""
     inherit_context: bool = False
     no_pause: bool = False
+
+
+class GenericRow(NamedTuple):
+    """One of a list."""
+
+    state: TaskState
+    username: str
+    created_at: datetime
 
 
 def read_config(text: str) -> dict[str, Any] | None:
@@ -120,6 +130,22 @@ class GenericTasks:
         except NotFound:
             raise NotFound("generic task", task_id, HINT) from None
         return live.state if live is not None else task_from_row(row.task, None)
+
+    async def listed(
+        self, page: Page, visible: Visibility, *, with_ended: bool
+    ) -> Paged[GenericRow]:
+        where = InteractiveFilter(with_ended=with_ended)
+        found = await self._queries.tasks(JobType.GENERIC, where, page, visible)
+        rows = [
+            GenericRow(self._newest(row.task), row.username, row.task.created_at)
+            for row in found.rows
+        ]
+        return Paged(rows=rows, total=found.total, offset=found.offset, limit=found.limit)
+
+    def _newest(self, row: tables.Command) -> TaskState:
+        """Its state in memory, if it has one: it may be newer, and has its allocation."""
+        live = self._tasks.live(row.id)
+        return live.state if live is not None else task_from_row(row, None)
 
     async def root_of(self, task_id: str) -> str:
         """The id of the top of its tree. Raises NotFound."""

@@ -35,6 +35,7 @@ class InteractiveFilter:
     user_ids: tuple[int, ...] = ()
     workspace_id: int = 0
     """0: all."""
+    with_ended: bool = True
 
 
 class InteractiveRow(NamedTuple):
@@ -68,6 +69,8 @@ class InteractiveQueries:
             )
         if where.workspace_id:
             statement = statement.where(_C.workspace_id == where.workspace_id)
+        if not where.with_ended:
+            statement = statement.where(_C.ended_at.is_(None))
         return await read_page(self._store, statement, InteractiveRow, SORTS, page, _C.id)
 
 

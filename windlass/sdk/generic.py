@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from windlass.base.errors import NotFound
 from windlass.sdk.wire import Json
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 class GenericTasks:
     def __init__(self, client: Client) -> None:
+        self._client = client
         self._session = client.session
 
     def create(self, config: Json | None, files: Sequence[FileEntry] = (), **more: object) -> Json:
@@ -26,6 +28,14 @@ class GenericTasks:
             **more,
         }
         return self._session.post("/api/v1/generic-tasks", body)
+
+    def listed(self, *, ended: bool = False) -> list[Json]:
+        """In the order of their creation; `ended`: those that are over, too. Masters of 0.1 have no such list."""
+        query = {"ended": ended or None}
+        try:
+            return list(self._client.pages("/api/v1/windlass/generic-tasks", "tasks", query))
+        except NotFound:
+            return []
 
     def config(self, task_id: str) -> Json:
         """As it was submitted."""

@@ -59,7 +59,7 @@ def services_of(session: Session, task_id: str, ports: Iterable[int]) -> dict[in
     running = session.get("/api/v1/tasks")["allocationIdToSummary"].values()
     mine = [one["proxyPorts"] for one in running if one["taskId"] == task_id]
     if not mine:
-        raise NotFound("running task", task_id, ": `det task tunnel` takes whole ids")
+        raise NotFound("running task", task_id)
     known = {port["port"]: port for port in mine[0]}
     tcp = sorted(port for port, one in known.items() if one["proxyTcp"])
     for port in ports:

@@ -1,23 +1,24 @@
-"""Generic tasks: create and fork, look at the configuration, pause, unpause, kill."""
+"""Generic tasks: create and fork, list, look at the configuration, pause, unpause, kill."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 
 from master.api import targets
 from master.api.access import Caller, Visible, require
 from master.api.enums import LaunchWarning
 from master.api.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
+from master.api.paging import pagination
 from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, generic_task, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, Int32, Text
+from master.api.request_models import Body, Int32, Paging, Text
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.api.tasks.generic_wire import config_text
-from master.api.tasks.replies import CreatedGenericTask, GenericConfigReply
+from master.api.tasks import generic_wire
+from master.api.tasks.replies import CreatedGenericTask, GenericConfigReply, GenericTasksReply
 from master.auth.permissions import Action
 from master.parsing import in_parsing_thread
 from master.store.contexts import ContextFile
@@ -41,6 +42,11 @@ class CreateGenericTask(Body):
     parent_id: Text = ""
     inherit_context: bool = False
     no_pause: bool = False
+
+
+class ListGenericTasks(Paging):
+    ended: bool = False
+    """Those that are over, too."""
 
 
 class KillGenericTask(Body):
@@ -93,11 +99,24 @@ async def create(
     )
 
 
+@router.get("/windlass/generic-tasks")
+@permit(Action.VIEW_INTERACTIVE, VISIBLE)
+async def list_tasks(
+    query: Annotated[ListGenericTasks, Query()], visible: Visible, api: TheApi
+) -> Reply[GenericTasksReply]:
+    """Those that run, wait or are paused; in the order of their creation."""
+    page = query.page(sort="start_time")
+    found = await api.services.generic.listed(page, visible, with_ended=query.ended)
+    waiting = api.services.tasks.waiting_reason
+    tasks = [generic_wire.listed(row, waiting(row.state)) for row in found.rows]
+    return reply({"tasks": tasks, "pagination": pagination(found)})
+
+
 @router.get("/tasks/{task_id}/config")
 @permit(Action.VIEW_INTERACTIVE, VISIBLE)
 async def config(task_id: TaskId, visible: Visible, api: TheApi) -> Reply[GenericConfigReply]:
     state = await api.services.generic.state(task_id, visible)
-    return reply({"config": config_text(state, visible)})
+    return reply({"config": generic_wire.config_text(state, visible)})
 
 
 @router.post("/tasks/{task_id}/kill")

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from master.api.agents.replies import Device
 from master.api.enums import GenericTaskState, LaunchWarning, TaskState, TaskType
+from master.api.paging import Pagination
 from master.api.values import Timestamp
 
 
@@ -63,10 +64,33 @@ class Task(TypedDict):
     forkedFrom: NotRequired[str | None]
     parentId: NotRequired[str | None]
     noPause: NotRequired[bool]
+    exitStatus: NotRequired[str]
+    """Our own: how it ended, in words; empty before that."""
+    waitingReason: NotRequired[str | None]
+    """Our own: why it waits."""
 
 
 class TaskReply(TypedDict):
     task: Task
+
+
+class ListedGenericTask(TypedDict):
+    taskId: str
+    name: str
+    username: str
+    taskState: GenericTaskState
+    resourcePool: str
+    slotsNeeded: int
+    registeredTime: Timestamp
+    endTime: Timestamp | None
+    parentId: str | None
+    exitStatus: str
+    waitingReason: str | None
+
+
+class GenericTasksReply(TypedDict):
+    tasks: list[ListedGenericTask]
+    pagination: Pagination
 
 
 class CreatedGenericTask(TypedDict):
@@ -112,8 +136,12 @@ class AllocationSummary(TypedDict):
     priority: int
     proxyPorts: list[ProxyPortConfig]
     resources: list[Resources] | None
+    state: TaskState
+    """Our own, as what follows."""
+    waitingReason: str | None
+    """Why it waits."""
     endsAt: Timestamp | None
-    """Our own: when the time of the machines that it runs on is over, such as that of its batch job."""
+    """When the time of the machines that it runs on is over, such as that of its batch job."""
 
 
 class OldResources(TypedDict):

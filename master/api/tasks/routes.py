@@ -39,7 +39,8 @@ async def get(task_id: str, visible: Visible, api: TheApi) -> Reply[TaskReply]:
     if row.type != JobType.GENERIC:
         return reply({"task": shown})
     state = await api.services.generic.state(task_id, visible)
-    return reply({"task": {**shown, **generic_wire.generic(state, visible)}})
+    waiting = api.services.tasks.waiting_reason(state)
+    return reply({"task": {**shown, **generic_wire.generic(state, visible, waiting)}})
 
 
 @router.get("/api/v1/tasks")
@@ -77,5 +78,6 @@ def _summaries(api: ApiContext, visible: Visibility) -> dict[str, AllocationSumm
             served=api.services.allocations.served(state.task_id),
             scheduler=scheduler.type.value if scheduler else "",
             priority=default if priority is None else priority,
+            waiting=api.services.allocations.rm.explain(id_) if state.started_at is None else None,
         )
     return summaries

@@ -13,6 +13,7 @@ from master.api.enums import TaskState, TaskType
 from master.api.tasks import replies
 from master.api.tasks.replies import AllocationSummary, OldSummary, Resources
 from master.api.values import time
+from master.core.reasons import Reason
 from master.store.lease_repository import lease_from_document
 from master.store.tables import Allocation, BatchLease, Task
 from rm_backends.batch.leases import Lease, end_text
@@ -89,6 +90,7 @@ def allocation_summary(
     served: ServedPorts | None,
     scheduler: str,
     priority: int,
+    waiting: Reason | None,
 ) -> AllocationSummary:
     """`entry` is its place in the queue of its pool, which also has its name."""
     return {
@@ -102,6 +104,8 @@ def allocation_summary(
         "priority": priority,
         "proxyPorts": _proxy_ports(state.task_id, served),
         "resources": [_resources(state.id, c, agents) for c in state.containers] or None,
+        "state": _STATES[state.phase],
+        "waitingReason": None if waiting is None else waiting.text,
         "endsAt": time(ends_at(state, agents)),
     }
 

@@ -162,6 +162,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/job-queues-v2": READ,
     "GET /api/v1/job-queues/stats": READ,
     "POST /api/v1/job-queues": OWNED,
+    "GET /api/v1/windlass/generic-tasks": READ,
     "GET /api/v1/windlass/jobs/{job_id}": READ,
     "GET /api/v1/windlass/jobs/{job_id}/explain": READ,
     "GET /api/v1/users": READ,

@@ -218,3 +218,47 @@ async def test_keys_without_effect_are_told(world: ApiWorld) -> None:
     told = await world.ok("POST", URL, sent)
     assert told["warnings"] == ["LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"], "there is no agent"
     assert "debug" in told["configWarnings"][0]
+
+
+async def test_a_list_has_those_that_are_paused_and_on_request_those_that_are_over(
+    world: ApiWorld,
+) -> None:
+    async def listed(query: str = "", **options: Any) -> dict[str, dict[str, Any]]:
+        answer = await world.ok("GET", f"/api/v1/windlass/generic-tasks{query}", **options)
+        assert answer["pagination"]["total"] == len(answer["tasks"])
+        return {one["taskId"]: one for one in answer["tasks"]}
+
+    paused, over, waiting = [await create(world) for _ in range(3)]
+    child = await create(world, parentId=waiting)
+    await act(world, paused, "pause")
+    await act(world, over, "kill")
+    found = await listed()
+    assert set(found) == {paused, waiting, child}
+    assert found[paused] == {
+        "taskId": paused,
+        "name": f"Generic Task {paused}",
+        "username": "admin",
+        "taskState": "GENERIC_TASK_STATE_PAUSED",
+        "resourcePool": "default",
+        "slotsNeeded": 1,
+        "registeredTime": "2026-01-01T00:00:00.000000Z",
+        "endTime": None,
+        "parentId": None,
+        "exitStatus": "",
+        "waitingReason": None,
+    }
+    assert found[child]["parentId"] == waiting
+    assert found[waiting]["waitingReason"]
+    assert (await look(world, waiting))["waitingReason"] == found[waiting]["waitingReason"]
+    live = (await world.ok("GET", "/api/v1/tasks"))["allocationIdToSummary"][f"{waiting}.1"]
+    assert (live["state"], live["waitingReason"]) == (
+        "STATE_QUEUED",
+        found[waiting]["waitingReason"],
+    )
+    await world.services.tasks.roots.tick()
+    found = await listed("?ended=true")
+    assert set(found) == {paused, over, waiting, child}
+    assert found[over]["taskState"] == "GENERIC_TASK_STATE_CANCELED"
+    assert "by admin" in found[over]["exitStatus"]
+    assert (await look(world, over))["exitStatus"] == found[over]["exitStatus"]
+    assert found[over]["endTime"] is not None

@@ -416,12 +416,13 @@ def test_batch_jobs_of_a_task(cluster: ScriptedMaster) -> None:
         "gpuHours": None,
         "end": "",
     }
-    cluster.on("GET", "/api/v1/tasks/1.a", {"task": {"taskId": "1.a", "batchJobs": [job]}})
-    shown = det(cluster, "task", "batch-jobs", "1.a").stdout
+    task = "1.0d9c6ab6-9b0a-4b4e-8d2c-0b6f2f9f3a11"
+    cluster.on("GET", f"/api/v1/tasks/{task}", {"task": {"taskId": task, "batchJobs": [job]}})
+    shown = det(cluster, "task", "batch-jobs", task).stdout
     head, row = shown.splitlines()
     assert head.split()[:3] == ["Run", "Job", "Queue"]
     assert [
         word for word in row.split() if word in ("2", "71", "gpu", "research", "n1,n2", "8")
     ] == [*("2", "71", "gpu", "research", "n1,n2", "8")]
     assert row.rstrip().endswith("running")
-    assert json.loads(det(cluster, "task", "batch-jobs", "1.a", "--json").stdout) == [job]
+    assert json.loads(det(cluster, "task", "batch-jobs", task, "--json").stdout) == [job]

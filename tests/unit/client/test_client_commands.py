@@ -257,6 +257,7 @@ def test_an_interrupt_leaves_the_command_running_and_says_how_to_end_it(
         over.set()
         process.kill()
     assert (process.returncode, out) == (130, "")
+    assert f"Detached; command {ID} keeps running. " in err
     assert f"Stop it: `det cmd kill {ID}`" in err
     assert "Traceback" not in err
     assert cluster.calls("POST", ".*/kill") == []

@@ -93,6 +93,11 @@ def test_every_kind_has_the_same_verbs(kind: str, cluster: ScriptedMaster) -> No
     word = "cmd" if kind == "command" else kind
     assert missing.exit_code == 1
     assert f"see `det {word} list -a`" in missing.stderr
+    other = next(one for one in KINDS if one != kind)
+    page = {"endIndex": 0, "total": 0}
+    cluster.on("GET", f"/api/v1/{kind}s", {f"{kind}s": [], "pagination": page})
+    mistaken = det(cluster, kind, "describe", "0a1b")
+    assert f"'0a1b' not found: it is a {other}, see `det {other}`" in mistaken.stderr
 
 
 def test_lists_of_one_workspace(cluster: ScriptedMaster) -> None:
@@ -203,6 +208,7 @@ def test_an_interrupt_while_it_starts_leaves_it_running_and_says_how_to_end_it(
         finally:
             process.kill()
     assert (process.returncode, out) == (130, "")
+    assert f"Detached; notebook {ID} stays in the queue. " in err
     assert f"Open it: `det notebook open {ID}`. Stop it: `det notebook kill {ID}`" in err
     assert "Traceback" not in err
     assert cluster.calls("POST", ".*/kill") == []

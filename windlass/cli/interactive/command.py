@@ -72,8 +72,13 @@ def _watch(client: Client, id_: str) -> bool:
     An interrupt leaves the command running and raises typer.Exit.
     """
     look = partial(COMMAND.of(client).one, id_)
-    with going_on(COMMAND, id_, f"Show its log: `det cmd logs -f {id_}`"):
-        follow(look, lambda command: command.get("state") != "STATE_QUEUED", reasons(client))
+    how = f"Show its log: `det cmd logs -f {id_}`"
+    with going_on(f"command {id_}", how, f"det cmd kill {id_}") as watched:
+        follow(
+            lambda: watched.see(look()),
+            lambda command: command.get("state") != "STATE_QUEUED",
+            reasons(client),
+        )
         LogView(follow=True).show(client.task_logs, id_)
         ended = follow(look, has_ended, pause_s=FIRST_LOOK_S)
     status = str(ended.get("exitStatus") or "")

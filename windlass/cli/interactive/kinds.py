@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 
+from windlass.base.errors import NotFound
 from windlass.cli.find import find
 from windlass.cli.groups import command_group
 from windlass.cli.job.words import is_task_id
@@ -67,7 +69,24 @@ class CliKind:
         if is_task_id(word):
             return word
         ids = [str(one["id"]) for one in self.of(client).listed()]
-        return find(self.name, word, ids, hint=f": see `det {self.word} list -a`")
+        try:
+            return find(self.name, word, ids, hint=f": see `det {self.word} list -a`")
+        except NotFound as missing:
+            other = _kind_of_id(client, word) if word else None
+            if other is None:
+                raise
+            hint = f": it is a {other.one}, see `det {other.one}`"
+            raise NotFound(self.name, word, hint) from missing
+
+
+def _kind_of_id(client: Client, word: str) -> Kind | None:
+    """Of a task whose id begins so. Masters of 0.1 have commands alone."""
+    for kind in interactive.KINDS:
+        with suppress(NotFound):
+            ids = (str(one["id"]) for one in client.interactive(kind).listed())
+            if any(id_.startswith(word.lower()) for id_ in ids):
+                return kind
+    return None
 
 
 def kind_of(ctx: typer.Context) -> CliKind:

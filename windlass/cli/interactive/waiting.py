@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import typer
 
@@ -25,10 +26,11 @@ LINE_LIMIT = 100
 
 def until_ready(client: Client, kind: CliKind, task_id: str) -> Json:
     """The task as it is once it serves. Raises typer.Exit if it has ended, or for an interrupt, and says so."""
-    with going_on(kind, task_id, f"Open it: `det {kind.word} open {task_id}`"):
+    how = f"Open it: `det {kind.word} open {task_id}`"
+    with going_on(f"{kind.name} {task_id}", how, f"det {kind.word} kill {task_id}") as watched:
         with status_line() as show:
             seen = follow(
-                lambda: _look(client, kind, task_id),
+                lambda: watched.see(_look(client, kind, task_id)),
                 lambda one: has_ended(one) or one["ready"],
                 lambda one: (
                     None if one["ready"] or has_ended(one) else show(_summary(client, kind, one))
@@ -42,16 +44,29 @@ def until_ready(client: Client, kind: CliKind, task_id: str) -> Json:
     raise typer.Exit(1)
 
 
+@dataclass(slots=True)
+class Watched:
+    """What was last seen of a task."""
+
+    is_queued: bool = False
+
+    def see(self, task: Json) -> Json:
+        self.is_queued = task.get("state") == "STATE_QUEUED"
+        return task
+
+
 @contextmanager
-def going_on(kind: CliKind, task_id: str, how: str) -> Iterator[None]:
-    """An interrupt leaves the task as it is, says how to come back, and raises typer.Exit."""
+def going_on(task: str, how: str, stop: str) -> Iterator[Watched]:
+    """An interrupt leaves the task as it is, says how to come back, and raises typer.Exit.
+
+    `task`: its kind and id; `how` to come back, a sentence; `stop`: the command that ends it.
+    """
+    watched = Watched()
     try:
-        yield
+        yield watched
     except KeyboardInterrupt:
-        notice(
-            f"\nDetached; {kind.name} {task_id} keeps running. {how}. "
-            f"Stop it: `det {kind.word} kill {task_id}`"
-        )
+        what = "stays in the queue" if watched.is_queued else "keeps running"
+        notice(f"\nDetached; {task} {what}. {how}. Stop it: `{stop}`")
         raise typer.Exit(DETACHED) from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -14,9 +13,15 @@ from windlass.base.plurals import counted
 from windlass.cli.completion import complete_jobs, complete_pools
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup, command_group
-from windlass.cli.job.words import in_names, known_pool, parse_operation, resolve
+from windlass.cli.job.words import (
+    in_names,
+    known_pool,
+    parse_operation,
+    resolve,
+    waiting_in_names,
+)
 from windlass.cli.output.columns import WAITING, Column, JsonOption, Table, TableOptions
-from windlass.cli.output.text import notice, print_fields, print_json, say, state_name, waiting_text
+from windlass.cli.output.text import notice, print_fields, print_json, say, state_name
 from windlass.cli.output.times import UtcOption, local_time
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
@@ -214,9 +219,7 @@ def _resolved(client: Client, update: Json, *, strict: bool = True) -> Json:
 
 def _with_names(client: Client, jobs: Sequence[Json], pool: str | None) -> Table:
     """What they wait for in names of tasks, and the one number that their pool goes by."""
-    texts = [waiting_text(job) for job in jobs]
-    names = dict(zip(texts, in_names(client, texts), strict=True))
-    waiting = replace(WAITING, value=lambda job: names[waiting_text(job)])
+    waiting = waiting_in_names(client, jobs)
     unused = "Weight" if _serves_priorities(client.resource_pools(), pool) else "Priority"
     columns = [waiting if column is WAITING else column for column in JOBS.columns]
     return JOBS.with_columns(one for one in columns if one.name != unused)

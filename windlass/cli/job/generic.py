@@ -11,8 +11,11 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.cli.config_file import naming, read_settings, tell_warnings
 from windlass.cli.connect import client_for
+from windlass.cli.interactive.waiting import going_on, reasons
+from windlass.cli.job.words import full_generic_id
 from windlass.cli.output.columns import JsonOption
-from windlass.cli.output.follow import LogView
+from windlass.cli.output.follow import FIRST_LOOK_S, LogView
+from windlass.cli.output.follow import follow as follow_until
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.cli.published_ports import LongPublishOption, published, published_ports
@@ -20,10 +23,12 @@ from windlass.sdk.client import Client
 from windlass.sdk.generic import GenericTasks
 from windlass.sdk.wire import Json
 
-TaskId = Annotated[str, typer.Argument(help="Task id.")]
+TaskId = Annotated[str, typer.Argument(help="Task id, or its first characters.")]
 ProjectOption = Annotated[
     int | None, typer.Option("--project-id", "--project_id", help="Place it in this project.")
 ]
+COMPLETED = "GENERIC_TASK_STATE_COMPLETED"
+ENDED = (COMPLETED, "GENERIC_TASK_STATE_CANCELED", "GENERIC_TASK_STATE_ERROR")
 FollowOption = Annotated[bool, typer.Option("-f", "--follow", help="Print its log until it ends.")]
 
 
@@ -72,6 +77,7 @@ def create(
     for line in packed.notices:
         notice(line)
     client = client_for(ctx)
+    fork, parent = (full_generic_id(client, word) if word else word for word in (fork, parent))
     ports = published_ports(publish, _merged(client, document, fork)) if publish else {}
     with naming(config_file), upload(client.session, "Uploading files"):
         answer = GenericTasks(client).create(
@@ -94,25 +100,31 @@ def fork(
 ) -> None:
     """Run a generic task once more, with its configuration and files."""
     client = client_for(ctx)
-    answer = GenericTasks(client).create(None, forkedFrom=task_id, projectId=project_id)
+    forked = full_generic_id(client, task_id)
+    answer = GenericTasks(client).create(None, forkedFrom=forked, projectId=project_id)
     _created(client, answer, follow=follow)
 
 
 def config(ctx: typer.Context, task_id: TaskId, as_json: JsonOption = False) -> None:
     """Print the configuration of a generic task as it was submitted (YAML)."""
-    document = GenericTasks(client_for(ctx)).config(task_id)
+    client = client_for(ctx)
+    document = GenericTasks(client).config(full_generic_id(client, task_id))
     (print_json if as_json else print_yaml)(document)
 
 
 def pause(ctx: typer.Context, task_id: TaskId) -> None:
     """Have a generic task, and those below it, leave their slots."""
-    GenericTasks(client_for(ctx)).pause(task_id)
+    client = client_for(ctx)
+    task_id = full_generic_id(client, task_id)
+    GenericTasks(client).pause(task_id)
     notice(f"Paused task {task_id}")
 
 
 def unpause(ctx: typer.Context, task_id: TaskId) -> None:
     """Run a generic task again that was paused. Those below it stay paused."""
-    GenericTasks(client_for(ctx)).unpause(task_id)
+    client = client_for(ctx)
+    task_id = full_generic_id(client, task_id)
+    GenericTasks(client).unpause(task_id)
     notice(f"Unpaused task {task_id}")
 
 
@@ -124,7 +136,9 @@ def kill(
     ] = False,
 ) -> None:
     """End a generic task, and those below it, at once."""
-    GenericTasks(client_for(ctx)).kill(task_id, from_root=root)
+    client = client_for(ctx)
+    task_id = full_generic_id(client, task_id)
+    GenericTasks(client).kill(task_id, from_root=root)
     notice(f"Killed task {task_id}")
 
 
@@ -148,4 +162,34 @@ def _created(
         return
     notice(f"Created task {task_id}")
     with published(client, task_id, ports or {}):
+        completed = _watch(client, task_id)
+    if not completed:
+        raise typer.Exit(1)
+
+
+def _watch(client: Client, task_id: str) -> bool:
+    """Show what it waits for, then its output, then how it ended. Whether it completed.
+
+    An interrupt leaves the task as it is and raises typer.Exit.
+    """
+    how = f"Show its log: `det task logs -f {task_id}`"
+    with going_on(f"task {task_id}", how, f"det task kill {task_id}") as watched:
+        follow_until(
+            lambda: watched.see(_look(client, task_id)),
+            lambda task: task["state"] != "STATE_QUEUED",
+            reasons(client),
+        )
         LogView(follow=True).show(client.task_logs, task_id)
+        ended = follow_until(
+            lambda: client.task(task_id),
+            lambda task: task["taskState"] in ENDED,
+            pause_s=FIRST_LOOK_S,
+        )
+    notice(f"Task {task_id} ended: {ended['exitStatus'] or 'no exit status'}")
+    return bool(ended["taskState"] == COMPLETED)
+
+
+def _look(client: Client, task_id: str) -> Json:
+    """With the `state` of its newest allocation."""
+    task = client.task(task_id)
+    return {**task, "state": task["allocations"][0]["state"] if task["allocations"] else None}

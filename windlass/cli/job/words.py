@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 from windlass.cli.find import find
-from windlass.cli.output.columns import SHORTEST_ID
+from windlass.cli.output.columns import SHORTEST_ID, WAITING, Column
+from windlass.cli.output.text import waiting_text
 from windlass.sdk.client import TERMINAL_STATES, Client
+from windlass.sdk.generic import GenericTasks
 from windlass.sdk.interactive import KINDS
 from windlass.sdk.wire import Json
 
@@ -18,6 +21,7 @@ WHOLE_ID = 36
 """Length of a full job id, a UUID."""
 MAX_EXPERIMENT = 2**31 - 1
 """A larger number can only be the first characters of an id."""
+_SEE_LIST = ": see `det task list -a`"
 _ENDED_WORDS = {
     "STATE_COMPLETED": "completed",
     "STATE_CANCELED": "been canceled",
@@ -72,6 +76,34 @@ def resolve(client: Client, word: str) -> str:
         return str(client.job(word)["jobId"])
     except NotFound:
         return _job_of_task(client, word)
+
+
+def full_task_id(client: Client, word: str) -> str:
+    """The whole id of a task of any kind, of which the first characters are enough.
+
+    What is over is found if it is generic or interactive. Raises NotFound, Conflict.
+    """
+    if is_task_id(word):
+        return word
+    ids = {str(run["taskId"]) for run in client.live_allocations()}
+    ids |= {str(task["taskId"]) for task in GenericTasks(client).listed(ended=True)}
+    ids |= {str(task["id"]) for kind in KINDS for task in client.interactive(kind).listed()}
+    return find("task", word, ids, hint=_SEE_LIST)
+
+
+def full_generic_id(client: Client, word: str) -> str:
+    """The same of a generic task."""
+    if is_task_id(word):
+        return word
+    ids = [str(task["taskId"]) for task in GenericTasks(client).listed(ended=True)]
+    return find("generic task", word, ids, hint=_SEE_LIST)
+
+
+def waiting_in_names(client: Client, rows: Sequence[Json]) -> Column:
+    """What these rows wait for, with names of tasks."""
+    texts = [waiting_text(row) for row in rows]
+    names = dict(zip(texts, in_names(client, texts), strict=True))
+    return replace(WAITING, value=lambda row: names[waiting_text(row)])
 
 
 def in_names(client: Client, texts: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator
@@ -197,6 +198,13 @@ def test_agents_come_and_go(machine: Machine) -> None:
     assert machine.agents() == ["agent-0", "b"]
     assert "already running" in machine.refused("agent-up", "--agent-name", "b")
     assert machine.deploy("agent-down", "--agent-name", "b") == "Stopped: b\n"
+    assert "there are agent-0" in machine.refused("agent-down", "--agent-name", "b")
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be a GPU here")
+def test_an_agent_without_the_gpus_that_it_needs_is_ended_again(machine: Machine) -> None:
+    assert "g found no GPU" in machine.refused("agent-up", "--agent-name", "g", "--gpu")
+    eventually("its agent is gone", lambda: machine.agents() == ["agent-0"])
 
 
 def test_its_logs_are_shown(machine: Machine) -> None:

@@ -16,12 +16,15 @@ from typer.testing import CliRunner, Result
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.errors import InvalidArgument
 from windlass.cli.deploy import local as deploy
+from windlass.cli.deploy.local_output import tell_ended
 from windlass.cli.main import app
 from windlass.deploy.local.cluster import AgentSpec, LocalCluster, Started, StartOptions
 from windlass.deploy.local.folder import ClusterFolder, folder_of
 from windlass.deploy.local.logs import Tail, lines_of, readable
 from windlass.deploy.local.master_yaml import agents_pool, config_file, make_folders, with_tls
 from windlass.deploy.local.options import ClusterRecord, Options
+from windlass.deploy.local.services import StartFailed
+from windlass.deploy.local.waiting import require_gpus
 
 
 class Asked:
@@ -236,24 +239,36 @@ def test_downs(asked: Asked) -> None:
     for words in (
         ("cluster-down", "--delete-db", "--cluster-name", "lab"),
         ("master-down", "--delete-db"),
-        ("agent-down", "--agent-name", "a"),
         ("agent-down", "--all", "--cluster-name", "local"),
-        ("agent-down",),
     ):
         assert asked.det("local", *words).exit_code == 0
+    for words in (("agent-down", "--agent-name", "a"), ("agent-down",)):
+        unknown = asked.det("local", *words)
+        assert unknown.exit_code == 1
+        assert f"in {folder_of(None, None).path}: there are none" in unknown.output
     assert asked.calls == [
         ("down", True),
         ("master_down", True),
-        ("agents_down", {"a"}),
         ("agents_down", None),
+        ("agents_down", {"a"}),
         ("agents_down", {socket.gethostname()}),
     ]
     assert asked.folder == folder_of("lab", None)
 
 
-def test_gpus_that_were_asked_for_and_are_not_there_are_told(asked: Asked) -> None:
-    assert "agent-0 has found no GPU" in asked.det("local", "cluster-up", "--gpu").stderr
-    assert "GPU" not in asked.det("local", "cluster-up").stderr
+def test_what_was_stopped_is_named_and_tasks_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_ended(["agent-0", "task 0a1b", "task 0a1c", "master"], "nothing")
+    assert capsys.readouterr().out == "Stopped: agent-0, master, 2 tasks\n"
+    tell_ended([], "No cluster was running in /x")
+    assert capsys.readouterr() == ("", "No cluster was running in /x\n")
+
+
+def test_gpus_that_were_asked_for_and_are_not_there_are_an_error() -> None:
+    require_gpus({"agent-0": 2})
+    with pytest.raises(StartFailed, match=r"agent-1 found no GPU .*--no-gpu"):
+        require_gpus({"agent-0": 2, "agent-1": 0})
 
 
 def test_names_have_folders_of_their_own(home: Path) -> None:

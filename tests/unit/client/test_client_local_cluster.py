@@ -126,6 +126,9 @@ def test_a_cluster_goes_up_and_down(local: LocalCluster, options: Options) -> No
     assert names(local) == []
     assert local.services.all() == []
     assert local.down() == ([], None)
+    code, said = det("cluster-down", "--data-dir", str(folder.path))
+    assert code == 0
+    assert f"No cluster was running in {folder.path}\n" in said
 
 
 def test_what_runs_is_not_started_again(local: LocalCluster, options: Options) -> None:

@@ -188,7 +188,7 @@ def cluster_down(
     with steps() as step:
         step("Stopping")
         ended, moved = cluster.down(delete_db=delete_db)
-    tell_ended(ended, "No cluster was running")
+    tell_ended(ended, f"No cluster was running in {cluster.folder.path}")
     tell_kept(cluster, moved)
 
 
@@ -203,7 +203,7 @@ def master_down(
     warn({"--master-name": master_name})
     cluster, _ = _cluster(place)
     ended, moved = cluster.master_down(delete_db=delete_db)
-    tell_ended(ended, "No master was running")
+    tell_ended(ended, f"No master was running in {cluster.folder.path}")
     tell_kept(cluster, moved)
 
 
@@ -221,10 +221,13 @@ def agent_down(
 
     cluster, _ = _cluster(place)
     name = agent_name or socket.gethostname()
-    ended = cluster.agents_down(None if all_ else {name})
     there = [s.name for s in cluster.services.all() if s.name != MASTER]
-    known = f"; running: {', '.join(there)}" if there else ""
-    tell_ended(ended, "No agent was running" if all_ else f"No agent {name} was running{known}")
+    ended = cluster.agents_down(None if all_ else {name})
+    if not (all_ or ended or name in there):
+        known = f"there are {', '.join(there)}" if there else "there are none"
+        raise InvalidArgument(f"No agent {name} in {cluster.folder.path}: {known}")
+    none = "No agent was running" if all_ else f"Agent {name} was not running"
+    tell_ended(ended, f"{none} in {cluster.folder.path}")
 
 
 @app.command()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from windlass.base.plurals import counted
 from windlass.cli.output.text import notice
 from windlass.deploy.local import DEFAULT_PORT
 from windlass.deploy.local.published import NO_EFFECT, warnings_for
@@ -30,9 +31,6 @@ def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
     variables = "".join(f"{name}={shlex.quote(value)} " for name, value in trusted.items())
     if started.set_aside is not None:
         tell_kept(cluster, started.set_aside)
-    if options.gpu:
-        for name in [name for name, slots in started.slots.items() if not slots]:
-            notice(f"warning: {name} has found no GPU, and offers no slots (--no-gpu: CPUs)")
     if not started.logged_in:
         typer.echo(f"The cluster is up at {url}. Log in: det -m {url} user login {DEFAULT_USER}")
     else:
@@ -51,8 +49,11 @@ def tell_up(cluster: LocalCluster, started: Started, where: str) -> None:
 
 
 def tell_ended(ended: list[str], none: str) -> None:
+    """Tasks by their number: their ids are those of containers, which nobody knows."""
+    named = [one for one in ended if not one.startswith("task ")]
+    tasks = len(ended) - len(named)
     if ended:
-        typer.echo(f"Stopped: {', '.join(ended)}")
+        typer.echo(f"Stopped: {', '.join([*named, *([counted(tasks, 'task')] if tasks else [])])}")
     else:
         notice(none)
 

@@ -166,6 +166,8 @@ class LocalCluster:
                 if logged_in
                 else {}
             )
+            if options.gpu:
+                waiting.require_gpus({a.name: slots[a.name] for a in agents if a.name in slots})
         except BaseException:
             services.stop(started)
             services.forget(started)
@@ -239,9 +241,12 @@ class LocalCluster:
                 self._say(f"Starting {agent.name}")
                 own = known.options if agent.url == known.url else None
                 self._start_agent(agent, own, services, by_agent_up=True)
-                return waiting.await_agents(
+                slots = waiting.await_agents(
                     agent.url, [agent.name], services, self._folder, sizes, own=own
                 )
+                if agent.gpu:
+                    waiting.require_gpus(slots)
+                return slots
             except BaseException:
                 services.stop([agent.name])
                 services.forget([agent.name])

@@ -138,6 +138,15 @@ def await_agents(
     return joined
 
 
+def require_gpus(slots: Mapping[str, int]) -> None:
+    """Of agents that were told to have some, by their slots. Raises StartFailed."""
+    if without := [name for name, found in slots.items() if not found]:
+        raise StartFailed(
+            f"--gpu: {', '.join(without)} found no GPU on this machine: see `windlass doctor`, "
+            "or use its CPUs with --no-gpu"
+        )
+
+
 def _require_running(service: LocalService, folder: ClusterFolder, starts: LogStarts) -> None:
     if not service.is_alive or service.ended:
         who = "The master" if service.name == MASTER else service.name

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from windlass.base.errors import WindlassError
 from windlass.base.packages import DISTRIBUTION, PACKAGES, ShadowedPackage, refuse_shadowed
-from windlass.cli.output.terminal import for_terminal
+from windlass.cli.output.terminal import escaped, for_terminal
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -147,6 +147,9 @@ class RootGroup(AliasedGroup):
             return super().invoke(ctx)
         except WindlassError as error:
             _fail(error.message)
+        except typer.BadParameter as error:
+            error.message = _in_plain_words(error)
+            raise
         except ModuleNotFoundError as missing:
             group = next((a for a in sys.argv[1:] if a in OPERATOR_GROUPS), None)
             if group is None or (missing.name or "").split(".")[0] in PACKAGES:
@@ -211,6 +214,26 @@ def _as_group(app: typer.Typer) -> TyperGroup:
 def _fail(message: str) -> None:
     typer.echo(for_terminal(f"error: {' '.join(message.split())}", sys.stderr), err=True)
     raise typer.Exit(1)
+
+
+def _in_plain_words(error: typer.BadParameter) -> str:
+    """What is wrong with a number; typer has the words of pydantic."""
+    from pydantic import ValidationError
+
+    if not isinstance(error.__cause__, ValidationError):
+        return error.message
+    problem = error.__cause__.errors(include_url=False)[0]
+    found, limits = escaped(str(problem["input"])), problem.get("ctx", {})
+    match problem["type"]:
+        case "int_parsing" | "int_from_float":
+            return f'"{found}" is not a whole number'
+        case "float_parsing":
+            return f'"{found}" is not a number'
+        case "greater_than_equal":
+            return f"{found} is too small: the least is {limits['ge']}"
+        case "less_than_equal":
+            return f"{found} is too large: the most is {limits['le']}"
+    return error.message
 
 
 def _make_plain(command: Command) -> None:

@@ -15,7 +15,7 @@ from tests.fakes.client_cli import EXPERIMENT, TRIAL, det
 from windlass import __version__
 from windlass.cli.groups import MissingExtra, load_operator_commands
 from windlass.cli.main import app
-from windlass.cli.output.layout import fit_columns
+from windlass.cli.output.layout import cut_widest, fit_columns
 from windlass.cli.output.text import waiting_text
 from windlass.sdk.wire import hash_password
 
@@ -259,6 +259,42 @@ def test_narrow_terminals_fold_the_widest_column_and_break_no_word(
     columns = [["State", "COMPLETED"], ["Ended", "2026-01-02 03:04:05"], ["Name", "digits a"]]
     columns[2].append("letters")
     assert fit_columns(columns, room) == fit
+
+
+@pytest.mark.parametrize(
+    ("widths", "room", "cut"),
+    [
+        ([8, 30, 40], 80, [8, 30, 40]),
+        ([8, 30, 40], 70, [8, 30, 32]),
+        ([8, 30, 40], 60, [8, 26, 26]),
+        ([8, 30, 40], 59, [8, 26, 25]),
+        ([8, 30, 40], 28, [8, 10, 10]),
+        ([8, 30, 40], 27, [8, 30, 40]),  # left to the terminal
+        ([40, 12, 5], 55, [40, 10, 5]),  # what names the row stays
+        ([], 0, []),
+    ],
+)
+def test_the_widest_columns_are_cut_where_words_are_too_long(
+    widths: list[int], room: int, cut: list[int]
+) -> None:
+    assert cut_widest(widths, room, keep=0) == cut
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tensorboard", "start", "abc"), '"abc" is not a whole number'),
+        (("e", "logs", "1", "--tail", "x\x1b"), "is not a whole number"),
+        (("notebook", "set", "priority", "x", "100"), "100 is too large: the most is 99"),
+        (("e", "list", "--limit", "0"), "0 is too small: the least is 1"),
+    ],
+)
+def test_a_wrong_number_is_told_in_plain_words(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Input should" not in result.output
+    assert "\x1b" not in result.output
 
 
 def test_pools_with_a_limit_of_instances_are_elastic(cluster: ScriptedMaster) -> None:

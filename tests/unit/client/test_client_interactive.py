@@ -137,6 +137,14 @@ def test_what_is_used_in_a_browser_prints_its_url_once_it_is_ready(
     assert (again.exit_code, again.stdout) == (0, result.stdout)
 
 
+def test_what_has_ended_has_no_address(cluster: ScriptedMaster) -> None:
+    assert f"/proxy/{ID}/" in det(cluster, "notebook", "describe", ID).stdout
+    states_are(cluster, "notebook", {"state": "STATE_TERMINATED", "exitStatus": "killed"})
+    ended = det(cluster, "notebook", "describe", ID).stdout
+    assert "killed" in ended
+    assert "/proxy/" not in ended
+
+
 def test_a_notebook_of_somebody_else_is_not_opened(cluster: ScriptedMaster) -> None:
     states_are(cluster, "notebook", {"username": "grace", "serviceAddress": f"/proxy/{ID}/"})
     result = det(cluster, "notebook", "open", ID)

@@ -221,6 +221,13 @@ def test_without_the_key_it_says_who_has_it(cluster: ScriptedMaster, home: Path)
     assert "is one of grace, who alone, beside administrators, may open it" in result.stderr
 
 
+def test_a_shell_that_is_only_started_takes_no_words_for_ssh(cluster: ScriptedMaster) -> None:
+    result = det(cluster, "shell", "start", "-d", "--", "-L", "1:h:1")
+    assert result.exit_code == 1
+    assert "-L 1:h:1 would have no effect" in result.stderr
+    assert cluster.calls("POST", "/api/v1/shells") == []
+
+
 @pytest.mark.parametrize("name", ["a b", "-x", "*", "a\nb", ""])
 def test_what_is_no_name_of_a_host(name: str, cluster: ScriptedMaster) -> None:
     result = det(cluster, "shell", "ssh-config", ID, "--name", name)

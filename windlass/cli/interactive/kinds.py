@@ -101,7 +101,9 @@ def _entrypoint(_: Json, config: Json) -> Fields:
 
 
 def _address(one: Json, _: Json) -> Fields:
-    return [("address", one.get("serviceAddress"))]
+    """What has ended has none any more."""
+    over = one.get("state") == "STATE_TERMINATED"
+    return [] if over else [("address", one.get("serviceAddress"))]
 
 
 COMMAND = CliKind(wire=interactive.COMMAND, name="command", word="cmd", fields=_entrypoint)

@@ -114,6 +114,11 @@ def start(
     `det shell start --config resources.slots=2` starts one with two GPUs,
     `det shell start -- -L 6006:localhost:6006` leads a port of this machine to it.
     """
+    if detach and ssh_options:
+        raise InvalidArgument(
+            f"-d only starts the shell, without ssh: {shlex.join(ssh_options)} would have no effect. "
+            "Give that to `det shell open ID`"
+        )
     client = client_for(ctx)
     answer = given.launch(client, SHELL, given.document())
     if detach:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import typer
 
@@ -11,6 +12,8 @@ from windlass.cli.output.text import STATE, style
 
 WORD_LIMIT = 36
 """Words up to this length, that of a UUID, are not broken over lines."""
+LEAST_CUT = 10
+"""Columns that are cut show at least so many characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +27,8 @@ class TableLayout:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], layout: TableLayout) -> None:
-    """A table as wide as the terminal. If that is narrow, empty columns go, long texts follow below, and what may
-    give way does; what does not fit even so is left to the terminal to wrap."""
+    """A table as wide as the terminal. If that is narrow, empty columns go, long texts follow below, what may give way
+    does, and the widest columns are cut; what does not fit even so is left to the terminal to wrap."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -51,17 +54,25 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], layout: T
             shown = kept
             gone.append(name)
             gap, widths = fit_columns([columns[i] for i in shown], console.width)
+    whole, keep = widths, _index(shown, headers, layout.named_by)
+    widths = cut_widest(whole, console.width - gap * (len(whole) - 1), keep=keep)
+    cut = [at for at, width in enumerate(widths) if width < whole[at]]
     if sum(widths) + gap * (len(widths) - 1) > console.width:
         print_columns([headers[i] for i in shown], [[row[i] for i in shown] for row in rows])
     else:
         table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
-        for i, width in zip(shown, widths, strict=True):
-            table.add_column(headers[i], overflow="fold", width=width)
+        for at, (i, width) in enumerate(zip(shown, widths, strict=True)):
+            is_cut = at in cut
+            overflow: Literal["ellipsis", "fold"] = "ellipsis" if is_cut else "fold"
+            table.add_column(headers[i], overflow=overflow, width=width, no_wrap=is_cut)
         for row in rows:
             table.add_row(
                 *(Text(row[i], style(row[i]) if headers[i] == STATE else "") for i in shown)
             )
         console.print(table)
+        if cut:
+            names = ", ".join(headers[shown[at]] for at in cut)
+            below.append(f"Cut for want of room: {names}. All of it: --json or --csv")
     if gone:
         below.append(f"Left out for want of room: {', '.join(gone)}. All of it: --json or --csv")
     for line in below:
@@ -82,6 +93,23 @@ def fit_columns(columns: Sequence[Sequence[str]], room: int) -> tuple[int, list[
             break
         widths[widest] -= 1
     return gap, widths
+
+
+def cut_widest(widths: Sequence[int], room: int, *, keep: int | None = None) -> list[int]:
+    """Widths that fit: the widest columns give way, the last one first; never `keep`. As they are if that cannot be."""
+    least = [width if at == keep else min(width, LEAST_CUT) for at, width in enumerate(widths)]
+    if sum(least) > room:
+        return list(widths)
+    now = list(widths)
+    while sum(now) > room:
+        _, at = max((now[at], at) for at in range(len(now)) if now[at] > least[at])
+        now[at] -= 1
+    return now
+
+
+def _index(shown: Sequence[int], headers: Sequence[str], name: str) -> int | None:
+    """Of a column among those that are shown."""
+    return next((at for at, i in enumerate(shown) if headers[i] == name), None)
 
 
 def print_columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

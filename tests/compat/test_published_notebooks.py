@@ -234,7 +234,7 @@ def test_without_jupyterlab_it_ends_with_the_way_out(det: PublishedDet, tmp_path
     assert "name a Python that has it in environment.python" in log
     (shown,) = (one for one in listed(det, "notebook") if one["id"] == started)
     assert shown["state"] == "TERMINATED"
-    assert "exit code" in shown["exitStatus"]
+    assert "exit code 1: JupyterLab is not installed for" in shown["exitStatus"]
 
 
 @needs_jupyter

@@ -36,7 +36,7 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
 
 
 def on_a_terminal(master: ScriptedMaster, *arguments: str) -> str:
-    """What a terminal is sent, output and errors."""
+    """What a terminal of 80 columns is sent, output and errors."""
     ours, theirs = pty.openpty()
     subprocess.run(
         [sys.executable, "-P", "-m", "windlass", "-m", master.url, *arguments],
@@ -44,8 +44,7 @@ def on_a_terminal(master: ScriptedMaster, *arguments: str) -> str:
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
             "NO_COLOR": "1",
-            "TERM": "dumb",
-            "COLUMNS": "300",
+            "TERM": "dumb",  # which rich takes for one of 80 columns
         },
         stdin=subprocess.DEVNULL,
         stdout=theirs,
@@ -72,6 +71,28 @@ def test_a_terminal_is_shown_control_characters(
     # An error is one line: any white space in it is a space.
     assert SHOWN in shown or SHOWN.replace("\\x0d", " ") in shown
     assert not any(order in shown for order in ("\x1b", "\x07", "\x9b", "\u202e"))
+
+
+def test_a_table_is_no_wider_than_the_terminal(cluster: ScriptedMaster) -> None:
+    why = f"task failed with exit code 1: {'/long' * 30}/python3: no JupyterLab"
+    notebook = {
+        "id": "0a1b2c3d-0000-4000-8000-000000000001",
+        "username": "determined",
+        "description": "JupyterLab (grand-partly-lark)",
+        "state": "STATE_TERMINATED",
+        "exitStatus": why,
+        "resourcePool": "default",
+        "startTime": "2026-01-02T03:04:05Z",
+    }
+    listed = {"notebooks": [notebook], "pagination": {"endIndex": 1, "total": 1}}
+    cluster.on("GET", "/api/v1/notebooks", listed)
+    shown = on_a_terminal(cluster, "notebook", "list", "-a")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("0a1b2c3d ")
+    assert "task failed" in shown
+    assert "Cut for want of room: " in shown
+    assert "Exit status" in lines[-1]
 
 
 def test_who_asks_for_the_bytes_is_given_them(cluster: ScriptedMaster) -> None:

@@ -278,7 +278,14 @@ def test_a_port_of_a_generic_task_is_reached_while_it_is_followed(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_S)
     (created,) = re.findall(r"^Created task (\S+)$", err, re.MULTILINE)
-    assert det(cluster, "task", "kill", created)[0] == 0
+    assert f"Detached; task {created} keeps running." in err
+    assert det(cluster, "task", "kill", created[:8])[0] == 0
+    file.write_text("entrypoint: exit 3\nresources: {slots: 0}")
+    code, _, err = det(cluster, "task", "create", str(file), "-f")
+    (failed,) = re.findall(r"^Task (\S+) ended: task failed with exit code 3", err, re.MULTILINE)
+    assert code == 1, err
+    listed = det(cluster, "task", "list", "-a", "--csv", "--columns", "task-id,state")[1]
+    assert {f"{created},CANCELED", f"{failed},ERROR"} <= set(listed.splitlines())
 
 
 @pytest.mark.skipif(

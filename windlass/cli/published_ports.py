@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.network import is_loopback
 from windlass.cli.output.text import notice
 from windlass.sdk.client import Client
 
@@ -52,5 +54,18 @@ def published(client: Client, task_id: str, ports: Mapping[int, int]) -> Iterato
     from windlass.sdk.tunnel import tunnels
 
     services = {local: f"{task_id}:{port}" for local, port in ports.items()}
+    if warning := same_ports(client.session.url, ports):
+        notice(f"warning: {warning}")
     with tunnels(client.session, services, notice):
         yield
+
+
+def same_ports(master: str, ports: Mapping[int, int]) -> str:
+    """A warning of ports that this program takes from a task, if that may run on this machine, as its master does."""
+    taken = ", ".join(str(local) for local, port in ports.items() if local == port)
+    if not taken or not is_loopback(urlsplit(master).hostname or ""):
+        return ""
+    return (
+        f"port {taken} of this machine leads to the task from now on: a task that runs on this machine, too, "
+        "cannot listen there; choose another one here, as LOCAL:PORT"
+    )

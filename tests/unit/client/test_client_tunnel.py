@@ -16,7 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from windlass.base.errors import InvalidArgument, NotFound
-from windlass.cli.published_ports import published_ports
+from windlass.cli.published_ports import published_ports, same_ports
 from windlass.sdk.session import Session
 from windlass.sdk.tunnel import local_ports, services_of, tunnels
 
@@ -151,6 +151,24 @@ def test_ports_lead_to_a_task_while_the_block_runs(echo: Echo) -> None:
     assert echo.logins == ["Bearer token"]
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("master", "ports", "told"),
+    [
+        ("http://127.0.0.1:8080", {5678: 5678}, "port 5678 of this machine"),
+        ("http://localhost:8080", {1: 1, 2: 3, 4: 4}, "port 1, 4 of this machine"),
+        ("http://[::1]:8080", {5678: 5678}, "port 5678 of this machine"),
+        ("http://127.0.0.1:8080", {15678: 5678}, ""),
+        ("https://master.example:8443", {5678: 5678}, ""),
+    ],
+)
+def test_ports_that_a_task_of_this_machine_may_want_are_told(
+    master: str, ports: dict[int, int], told: str
+) -> None:
+    warning = same_ports(master, ports)
+    assert bool(warning) is bool(told)
+    assert warning.startswith(told)
 
 
 def test_published_ports_are_ones_that_the_configuration_names() -> None:

@@ -21,7 +21,7 @@ from rich.live import Live
 
 sys.path.insert(0, str(Path(__file__).parent))
 from events import FleetEvents
-from screen import Snapshot, best_first, draw, metric, word
+from screen import ENDED, Snapshot, best_first, draw, metric, progress_line, word
 
 from windlass.base.errors import WindlassError
 from windlass.sdk.client import Client
@@ -36,7 +36,8 @@ MORE_EPOCHS = 60
 """How long the best trial of the search is trained on, on one machine: the others end meanwhile."""
 STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DONE = "STATE_COMPLETED"
-ENDS = (DONE, "STATE_CANCELED", "STATE_ERROR")
+PROGRESS_S = 10.0
+"""How often a line tells how far it is, where the output is no terminal."""
 Json = dict[str, Any]
 NEXT_STEPS = """
 [b]what to do next[/b]
@@ -156,12 +157,26 @@ class Patience:
         return now.elapsed_s - self._since_s > PATIENCE_S
 
 
+class Progress:
+    """A line every `PROGRESS_S`, where there is no terminal that shows the view."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_s = 0.0
+
+    def look(self, now: Snapshot) -> None:
+        if not self._console.is_terminal and now.elapsed_s >= self._next_s:
+            self._next_s = now.elapsed_s + PROGRESS_S
+            self._console.print(progress_line(now), highlight=False, soft_wrap=True)
+
+
 def _watch(demo: Demo, live: Live, experiment_id: int, *, until_empty: bool) -> Snapshot:
-    patience = Patience()
+    patience, progress = Patience(), Progress(demo.console)
     while True:
         now = demo.look(experiment_id)
+        progress.look(now)
         live.update(draw(now, demo.console.height), refresh=True)
-        over = now.experiment["state"] in ENDS
+        over = word(now.experiment["state"]) in ENDED
         if over and not (until_empty and now.fleet["instances"]):
             return now
         if patience.is_over(now):
@@ -225,6 +240,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="windlass-demo-") as folder:
         demo = Demo(Path(folder), console)
         try:
+            if not console.is_terminal:
+                console.print("starting a master")
             demo.start()
             return 0 if report(console, *watch(demo)) else 1
         except KeyboardInterrupt:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 Json = dict[str, Any]
+ASKING = "asking"
+"""The state of a machine whose provider has not answered yet."""
 
 
 class FleetEvents:
@@ -22,7 +24,8 @@ class FleetEvents:
                 self._refusals.add(blocked["reason"])
                 self._say(elapsed_s, f"refused  {blocked['reason']}")
         instances: Sequence[Json] = fleet["instances"]
-        now = {instance["id"]: instance for instance in instances}
+        # Until its provider has answered, a machine goes by another id.
+        now = {instance["id"]: instance for instance in instances if instance["state"] != ASKING}
         for id_, instance in now.items():
             was = self._known.get(id_)
             kind = f"{instance['offer']['instanceType']} at {instance['usdPerHour']:.0f} USD/h"
@@ -32,7 +35,8 @@ class FleetEvents:
                 self._say(elapsed_s, f"ready    {id_} after {instance['ageS']:.0f} s")
         for id_ in self._known.keys() - now.keys():
             was = self._known[id_]
-            self._say(elapsed_s, f"ended    {id_}, cost {was['usd']:.2f} USD: {was['reason']}")
+            why = f": {was['reason']}" if was["reason"] else ""
+            self._say(elapsed_s, f"ended    {id_}, cost {was['usd']:.2f} USD{why}")
         self._known = now
 
     def _say(self, elapsed_s: float, text: str) -> None:

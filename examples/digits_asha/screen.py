@@ -14,6 +14,7 @@ from rich.text import Text
 Json = dict[str, Any]
 FEWEST_TRIALS_SHOWN = 3
 EVENTS_SHOWN = 5
+ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _STATE_STYLE = {
     "booting": "yellow",
     "busy": "green",
@@ -43,6 +44,18 @@ def draw(now: Snapshot, height: int) -> RenderableType:
     others = 4 + 2 + max(1, len(now.fleet["instances"])) + 2 + len(now.rungs) + events
     room = max(FEWEST_TRIALS_SHOWN, height - others - 2)
     return Group(_head(now), _fleet(now), _events(now), _trials(now, room), _rungs(now))
+
+
+def progress_line(now: Snapshot) -> str:
+    """The view in one line, for output that is no terminal."""
+    e, trials = now.experiment, now.trials
+    done = sum(1 for trial in trials if word(trial["state"]) in ENDED)
+    values = [value for value in map(metric, trials) if value is not None]
+    best = f"{min(values):.4f}" if values else "none yet"
+    return (
+        f"{now.elapsed_s:4.0f} s  {e['name']} {word(e['state'])}: trials done: {done} of {len(trials)} so far, "
+        f"machines: {len(now.fleet['instances'])}, best error: {best}"
+    )
 
 
 def best_first(trials: list[Json]) -> list[Json]:

@@ -28,6 +28,7 @@ def instance(activity: str, **changes: object) -> dict[str, object]:
         "usd": 0.5,
         "ageS": 4.0,
         "slots": 1,
+        "state": "ready",
         "activity": activity,
         "reason": "",
         **changes,
@@ -52,16 +53,20 @@ def test_machines_come_and_go_in_words() -> None:
 
     events = FleetEvents()
     events.look(fleet(), 1)
+    events.look(fleet(instance("booting", id="6a2e/0", state="asking")), 1.5)
     events.look(fleet(instance("booting")), 2)
     events.look(fleet(instance("booting")), 3)
     events.look(fleet(instance("busy")), 6)
     events.look(fleet(instance("ending", reason="idle for 5 s")), 50)
-    events.look(fleet(), 51)
+    events.look(fleet(instance("booting", id="compute-2")), 51)
+    events.look(fleet(), 52)
     assert events.lines == [
         "   1 s  refused  spot-gpu is out of stock",
         "   2 s  launched compute-1, gpu at 40 USD/h",
         "   6 s  ready    compute-1 after 4 s",
+        "  51 s  launched compute-2, gpu at 40 USD/h",
         "  51 s  ended    compute-1, cost 0.50 USD: idle for 5 s",
+        "  52 s  ended    compute-2, cost 0.50 USD",
     ]
 
 
@@ -114,3 +119,29 @@ def test_the_demo_gives_up_only_when_nothing_changes() -> None:
         assert not patience.is_over(at(n * PATIENCE_S, steps=n)), "it is slow, and goes on"
     assert not patience.is_over(at(10 * PATIENCE_S, steps=9))
     assert patience.is_over(at(10 * PATIENCE_S + 1, steps=9))
+
+
+def test_a_file_or_pipe_gets_a_line_now_and_then_and_a_terminal_none() -> None:
+    from demo import PROGRESS_S, Progress
+    from screen import Snapshot
+
+    def at(elapsed_s: float) -> Snapshot:
+        best = {"id": 1, "state": "STATE_COMPLETED", "searcherMetricValue": 0.0125}
+        return Snapshot(
+            experiment={"name": "digits-asha", "state": "STATE_ACTIVE"},
+            trials=[best, {"id": 2, "state": "STATE_RUNNING"}],
+            fleet=fleet(instance("busy")),
+            pool={},
+            elapsed_s=elapsed_s,
+        )
+
+    def shown(*, terminal: bool) -> list[str]:
+        output = io.StringIO()
+        progress = Progress(Console(file=output, width=80, force_terminal=terminal))
+        for elapsed_s in (3, 4, 3 + PROGRESS_S, 4 + PROGRESS_S):
+            progress.look(at(elapsed_s))
+        return output.getvalue().splitlines()
+
+    line = "digits-asha ACTIVE: trials done: 1 of 2 so far, machines: 1, best error: 0.0125"
+    assert shown(terminal=False) == [f"   3 s  {line}", f"  13 s  {line}"]
+    assert shown(terminal=True) == []

@@ -61,11 +61,11 @@ async def test_a_peer_that_says_nothing_is_given_up() -> None:
 
 async def test_a_peer_that_takes_nothing_is_given_up_while_it_still_talks() -> None:
     talks = HEAD.pack(0, FrameKind.PING, 0)
-    assert "took nothing for 0.05 s" in await why_it_ends(Frozen(for_ever=talks))
+    assert "took nothing for 0.5 s" in await why_it_ends(Frozen(for_ever=talks), silence_s=0.5)
 
 
 async def test_who_waits_for_a_frozen_peer_learns_of_it() -> None:
-    pipe = Mux(Frozen(takes=1, for_ever=HEAD.pack(0, FrameKind.PING, 0)), silence_s=0.05)
+    pipe = Mux(Frozen(takes=1, for_ever=HEAD.pack(0, FrameKind.PING, 0)), silence_s=0.5)
     running = asyncio.create_task(pipe.run())
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(ConnectionError, match="took nothing"):

@@ -58,6 +58,8 @@ class _Supervised:
     look: asyncio.TimerHandle | None = None
     """The next one, where the kernel does not tell of its end."""
     forced: asyncio.TimerHandle | None = None
+    node_ports: dict[int, int] = field(default_factory=dict)
+    """By port of the container: they stay, and each stream asks for one."""
 
 
 class ProcessSetup:
@@ -180,7 +182,11 @@ class ProcessRuntime:
         return await asyncio.to_thread(_verdict, place, self._setup)
 
     async def node_port(self, place: ContainerDir, port: int) -> int:
-        return await asyncio.to_thread(self._setup.node_port, place, port)
+        supervised = self._supervised.get(place.path)
+        known = supervised.node_ports if supervised is not None else {}
+        if port not in known:
+            known[port] = await asyncio.to_thread(self._setup.node_port, place, port)
+        return known[port]
 
     def signal(self, place: ContainerDir, signum: int) -> None:
         supervised = self._supervised.get(place.path)

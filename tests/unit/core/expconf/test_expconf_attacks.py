@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from master.core.expconf import ClusterDefaults, complete, parse
+from master.core.expconf import ClusterDefaults, complete, documents, parse
 from master.core.expconf.documents import MAX_TEXT, MAX_VALUES, read_document
 from master.core.expconf.errors import MAX_PROBLEMS
 from master.core.expconf.interactive import complete_task
@@ -24,6 +24,11 @@ RUNNABLE: dict[str, Any] = {
     "searcher": {"name": "single", "metric": "loss"},
     "checkpoint_storage": {"type": "shared_fs", "host_path": "/tmp"},
 }
+
+
+@pytest.fixture(autouse=True)
+def a_loaded_machine_has_time_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_SECONDS", 60.0)
 
 
 def refused(text: str) -> str:
@@ -45,6 +50,11 @@ def doubling(levels: int, line: str) -> str:
     lines = ["hyperparameters:", "  a0: &a0 {x: 1, y: 2}"]
     lines += [f"  a{n}: &a{n} {line.format(n - 1)}" for n in range(1, levels)]
     return "\n".join(lines)
+
+
+def test_a_document_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_SECONDS", 0.0)
+    assert "it takes more than 0 seconds to read" in refused("- a\n- a\n")
 
 
 def test_merge_keys_that_double_are_merged_once() -> None:

@@ -169,7 +169,7 @@ def test_offers_fit_a_terminal_and_say_what_they_leave_out(
     assert "USD/h" in shown
     assert "2.00" in shown
     assert "was refused: InsufficientInstanceCapacity" in " ".join(shown.split())
-    left_out = " ".join(shown.split()).partition("Left out for want of room: ")[2]
+    left_out = " ".join(shown.split()).partition("Left out to fit the terminal: ")[2]
     assert (columns == 80) <= ("Applies to" in left_out)
     piped = det(full, "fleet", "offers").stdout
     assert real["priceOrigin"] in piped

@@ -91,7 +91,7 @@ def test_a_table_is_no_wider_than_the_terminal(cluster: ScriptedMaster) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[1].startswith("0a1b2c3d ")
     assert "task failed" in shown
-    assert "Cut for want of room: " in shown
+    assert "Cut to fit the terminal: " in shown
     assert "Exit status" in lines[-1]
 
 

@@ -72,9 +72,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], layout: T
         console.print(table)
         if cut:
             names = ", ".join(headers[shown[at]] for at in cut)
-            below.append(f"Cut for want of room: {names}. All of it: --json or --csv")
+            below.append(f"Cut to fit the terminal: {names}. In full: --json or --csv")
     if gone:
-        below.append(f"Left out for want of room: {', '.join(gone)}. All of it: --json or --csv")
+        below.append(f"Left out to fit the terminal: {', '.join(gone)}. In full: --json or --csv")
     for line in below:
         console.print(Text(line))
 

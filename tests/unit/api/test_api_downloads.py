@@ -70,9 +70,12 @@ async def test_the_three_formats_hold_all_files(world: ApiWorld, saved: Path) ->
         assert zipped.testzip() is None
         files = {n: zipped.read(n) for n in zipped.namelist() if not n.endswith("/")}
         assert files == EXPECTED
-    assert "text/html" in await world.refused(
-        415, "GET", f"/checkpoints/{UUID}", headers={"Accept": "text/html"}
+    assert "text/plain" in await world.refused(
+        415, "GET", f"/checkpoints/{UUID}", headers={"Accept": "text/plain"}
     )
+    page = await world.call("GET", f"/checkpoints/{UUID}", headers={"Accept": "text/html"})
+    assert page.status_code == 415 and page.headers["content-type"].startswith("text/html")
+    assert "application/zip" in page.text, "a browser is told what it could ask for"
 
 
 def private(path: Path, uid: int) -> None:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.websocket import connect, connect_streams
 from agent_bootstrap.bounds import MAX_ERROR_CHARS, one_line
-from agent_bootstrap.channels.gate import LOOPBACK, Gate
+from agent_bootstrap.channels.gate import Gate
 from agent_bootstrap.channels.requested_transport import RequestedTransport
-from agent_bootstrap.channels.streams import Direct, Stream, Transport
+from agent_bootstrap.channels.streams import LOOPBACK, Direct, Stream, Transport
 from agent_bootstrap.channels.through_relay import ThroughRelay
 from agent_bootstrap.channels.through_ssh import ThroughSsh
 from agent_bootstrap.protocol import AgentChannel, ChannelClosed

@@ -13,12 +13,9 @@ from collections.abc import Awaitable, Callable
 from pydantic import ValidationError
 
 from agent_bootstrap.channels.mux import Mux
-from agent_bootstrap.channels.streams import Stream, connected
+from agent_bootstrap.channels.streams import Stream, connected_here
 from agent_bootstrap.protocol import ChannelClosed, StreamTarget
 from windlass.base.errors import PermissionDenied
-
-LOOPBACK = "127.0.0.1"
-"""Tasks have the network of their machine, or publish their ports there."""
 
 log = logging.getLogger(__name__)
 
@@ -59,5 +56,5 @@ class TaskStreams:
             wanted = StreamTarget.model_validate_json(target)
         except ValidationError:
             raise ConnectionError("the agent does not understand where the stream goes") from None
-        port = await self._node_port(wanted.container_id, wanted.port)
-        return await connected(LOOPBACK, port)
+        # Tasks have the network of their machine, or publish their ports on its loopback.
+        return await connected_here(await self._node_port(wanted.container_id, wanted.port))

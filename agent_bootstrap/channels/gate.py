@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from agent_bootstrap.channels.streams import SocketStream, Stream, join
+from agent_bootstrap.channels.streams import LOOPBACK, SocketStream, Stream, join
 from windlass.base.files import write_atomic
 
-LOOPBACK = "127.0.0.1"
 PORT_FILE = "gate-port"
 MAX_CONNECTIONS = 2048
 _SOCKETS = Path("/proc/net/tcp")

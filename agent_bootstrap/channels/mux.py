@@ -30,6 +30,8 @@ SMALL_BYTES = 4096
 """What comes in smaller pieces is kept together: each piece costs memory of its own."""
 WRITE_BYTES = 256 * 1024
 """Frames that wait go to the pipe together, up to about so much."""
+CREDIT_DELAY_S = 0.005
+"""The first credit may come so much later where nobody waits for it: it goes to the pipe with an answer, then."""
 FRAMES_IN_A_STEP = 64
 """Then others have their turn: a peer may send very many very small ones."""
 MAX_STREAMS = 4096
@@ -72,8 +74,8 @@ class Mux:
         self._silence_s = silence_s
         self._streams: dict[int, MuxStream] = {}
         self._last = 0
-        self._outgoing: deque[tuple[bytes, asyncio.Future[None]]] = deque()
-        """Frames, and who waits until they are written."""
+        self._outgoing: deque[tuple[bytes, asyncio.Future[None] | None]] = deque()
+        """Frames, and who waits until they are written, if anybody does."""
         self._has_outgoing = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = ""
@@ -112,7 +114,8 @@ class Mux:
     async def open(self, target: bytes = b"", first: bytes = b"") -> Stream:
         """`target`: where it goes, if the other end has a choice. `first`: what is written first, which goes along.
 
-        Raises OSError with words: the other end's, if it refused.
+        Raises OSError with words: the other end's, if it refused. With `first` nobody waits for its acceptance: a
+        refusal is an error of the first `read`.
         """
         if self._over or len(self._streams) >= MAX_STREAMS:
             raise ConnectionError(self._over or f"{MAX_STREAMS} connections are open already")
@@ -122,7 +125,8 @@ class Mux:
         try:
             async with asyncio.timeout(2 * OPEN_LIMIT_S):
                 await self._send_open(stream, target, first[:CHUNK_BYTES])
-                await stream.accepted()
+                if not first:
+                    await stream.accepted()
             await stream.write(first[CHUNK_BYTES:])
         except TimeoutError:
             stream.close()
@@ -156,15 +160,16 @@ class Mux:
         try:
             while True:
                 await self._has_outgoing.wait()
+                if not self._outgoing:
+                    self._has_outgoing.clear()
+                    continue
                 frames = self._next_frames()
                 async with asyncio.timeout(self._silence_s):
                     await self._pipe.write(b"".join(frames))
                 for _ in frames:
                     _, written = self._outgoing.popleft()
-                    if not written.done():
+                    if written is not None and not written.done():
                         written.set_result(None)
-                if not self._outgoing:
-                    self._has_outgoing.clear()
         except TimeoutError:
             self.end(f"{self._name} took nothing for {self._silence_s:g} s")
         except OSError as error:
@@ -182,7 +187,7 @@ class Mux:
 
     def _fail_writers(self) -> None:
         for _, written in self._outgoing:
-            if not written.done():
+            if written is not None and not written.done():
                 written.set_exception(ConnectionError(self._over))
         self._outgoing.clear()
 
@@ -246,10 +251,19 @@ class Mux:
             return
         try:
             with suppress(OSError):
-                await self.send(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+                await self._accept(stream)
                 await join(stream, onward)
         finally:
             onward.close()
+
+    async def _accept(self, stream: MuxStream) -> None:
+        if not stream.has_bytes:
+            await self.send(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+            return
+        # Its opener has asked something already, and waits for the answer.
+        frame = _frame(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
+        self._outgoing.append((frame, None))
+        asyncio.get_running_loop().call_later(CREDIT_DELAY_S, self._has_outgoing.set)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -279,6 +293,10 @@ class MuxStream:
     def advance(self, count: int) -> None:
         """So many bytes go with the frame that opens it: the first credit is for them, too."""
         self._credit = -count
+
+    @property
+    def has_bytes(self) -> bool:
+        return bool(self._came)
 
     async def accepted(self) -> None:
         while not self._is_accepted:

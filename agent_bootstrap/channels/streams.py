@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
+LOOPBACK = "127.0.0.1"
 CHUNK_BYTES = 64 * 1024
 OPEN_LIMIT_S = 10.0
 KEEP_ALIVE_S = 15
@@ -79,6 +81,34 @@ class SocketStream:
         self._writer.close()
 
 
+class PlainSocket:
+    """Implements `Stream` on a connected socket of this machine, which it owns.
+
+    What the peer has said can still be read after a write has failed, which asyncio's own transports do not allow: a
+    server may answer, and reset the connection because it takes no more of the request.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        """`sock` does not block."""
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
+        keep_alive(sock)
+
+    async def read(self) -> bytes:
+        return await self._loop.sock_recv(self._sock, CHUNK_BYTES)
+
+    async def write(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self._sock, data)
+
+    async def end(self) -> None:
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Nobody reads or writes any more."""
+        self._sock.close()
+
+
 class Direct:
     """Implements `Transport`: the network."""
 
@@ -97,9 +127,29 @@ class Direct:
 
 async def connected(host: str, port: int) -> Stream:
     """By TCP. Raises OSError with words."""
+    async with _connecting(host, port):
+        return SocketStream(*await asyncio.open_connection(host, port))
+
+
+async def connected_here(port: int) -> Stream:
+    """By TCP, to a port of this machine's loopback. Raises OSError with words."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        async with _connecting(LOOPBACK, port):
+            await asyncio.get_running_loop().sock_connect(sock, (LOOPBACK, port))
+    except BaseException:
+        sock.close()
+        raise
+    return PlainSocket(sock)
+
+
+@asynccontextmanager
+async def _connecting(host: str, port: int) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(OPEN_LIMIT_S):
-            return SocketStream(*await asyncio.open_connection(host, port))
+            yield
     except TimeoutError:
         raise ConnectionError(f"{host}:{port} does not answer within {OPEN_LIMIT_S:g} s") from None
     except OSError as error:
@@ -124,7 +174,10 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 async def join(one: Stream, other: Stream) -> None:
-    """Carry bytes both ways until both directions have ended or one is broken; then both are closed."""
+    """Carry bytes both ways until both directions have ended or a source is broken; then both are closed.
+
+    A sink that takes no more ends its own direction alone: what its peer has still to say may be why.
+    """
     pumps = [asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))]
     try:
         await asyncio.gather(*pumps)
@@ -140,5 +193,8 @@ async def join(one: Stream, other: Stream) -> None:
 
 async def _pump(source: Stream, sink: Stream) -> None:
     while data := await source.read():
-        await sink.write(data)
+        try:
+            await sink.write(data)
+        except OSError:
+            return
     await sink.end()

@@ -303,6 +303,9 @@ async def test_a_refusal_is_told_in_the_words_of_the_other_end() -> None:
     pair = Pair()
     with pytest.raises(ConnectionError, match="nobody is there"):
         await pair.here.open(b"nowhere")
+    asked = await pair.here.open(b"nowhere", b"what is asked goes along")
+    with pytest.raises(ConnectionError, match="nobody is there"):
+        await asked.read()
     pair.here.end("that was all")
     assert (await asyncio.gather(*pair.running))[0] == "that was all"
     with pytest.raises(ConnectionError, match="that was all"):

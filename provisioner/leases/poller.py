@@ -21,6 +21,7 @@ from provisioner.batch.base import (
     JobRefused,
     JobReport,
     NoAnswer,
+    SiteFacts,
 )
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.leases.job_record import JobRecord
@@ -60,6 +61,8 @@ class JobPoller:
     users: SiteUsers | None = None
     """As others. None: every job is the master's own."""
     now: Callable[[], float] = time.monotonic
+    site: SiteFacts | None = None
+    """What it last said of itself, perhaps before a restart."""
     polled_at: float = float("-inf")
     """When the site last told of jobs."""
     changed_at: float = 0.0
@@ -117,6 +120,10 @@ class JobPoller:
     def heard(self, user: str = "") -> None:
         self._troubles.pop(user, None)
 
+    async def ask_site(self) -> SiteFacts:
+        self.site = await self.system.site()
+        return self.site
+
     async def poll(self, jobs: Iterable[JobRecord]) -> Mapping[str, JobReport | None]:
         """By name, of those that can be told of. None: unknown to a scheduler that did answer."""
         by_user: defaultdict[str, list[str]] = defaultdict(list)
@@ -148,6 +155,23 @@ class JobPoller:
             return told, True
         found = await self._asked(job.user, lambda system: system.look_up(job_id))
         return found or told, found is not None or not self.trouble(job.user)
+
+    async def by_name(self, job: JobRecord) -> JobReport | None:
+        """That one alone, listed or not: nobody knows yet whether it was submitted."""
+        found = await self._asked(job.user, lambda system: system.poll([job.job_name]))
+        return (found or {}).get(job.job_name)
+
+    async def all_own(self, prefix: str) -> Mapping[str, JobReport]:
+        """All of the master's own with such names, by name. A site that does not answer is held here."""
+        begun = self.now()
+        try:
+            found = {job.name: job for job in await self.named_like("", prefix)}
+        except NoAnswer as error:
+            self.hold("", error, begun)
+            raise
+        self.heard()
+        self.polled_at = begun
+        return found
 
     async def named_like(self, user: str, prefix: str) -> Sequence[JobReport]:
         """Jobs of this user with such names; none where they cannot be asked for."""

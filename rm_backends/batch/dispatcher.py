@@ -32,9 +32,9 @@ from provisioner.batch.collector import EndCollector
 from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles, OwnRecord
 from provisioner.batch.stages import JOIN_S
-from provisioner.leases.foreign_jobs import ForeignJobs
 from provisioner.leases.job_record import bad_ends_count_before, in_doubt, tag_of
 from provisioner.leases.poller import JobPoller
+from provisioner.leases.unclaimed_jobs import UnclaimedJobs
 from provisioner.types import PoolAvailability
 from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
@@ -84,8 +84,7 @@ class Dispatcher:
         booked on. `users`: the site as other users than the master's, for jobs that are theirs.
         """
         self._pools = {options.pool: options for options in pools}
-        self._system = system
-        self._poller = JobPoller(system, check_lease, users, clock.monotonic)
+        self._poller = JobPoller(system, check_lease, users, clock.monotonic, site)
         self._host = host
         self._store = store
         self._files = files
@@ -93,7 +92,6 @@ class Dispatcher:
         self._clock = clock
         self._ids = ids
         self._prefix = job_prefix(DISPATCHED, cluster_id)
-        self._site = site
         self._on_site = on_site
         self._project_of = project_of
         self._others = OtherJobs(system, clock)
@@ -103,7 +101,7 @@ class Dispatcher:
         self._saved: dict[str, Lease] = {}
         self._told: dict[str, PoolAvailability] = {}
         self._starts_at: dict[str, float] = {}
-        self._foreign = ForeignJobs(self._poller, self._prefix)
+        self._unclaimed = UnclaimedJobs(self._poller, self._prefix)
         self._collector = EndCollector(self.wake, None if users is None else users.before)
         self._loop = Loop("batch jobs", self._step, interval_s=LOOK_EVERY_S)
 
@@ -142,17 +140,17 @@ class Dispatcher:
         """Raises Unsatisfiable for what the site could never give."""
         options = self._pools[request.pool]
         queue = self._queue(options)
-        if queue is None and self._site is not None:
-            known = ", ".join(sorted(self._site.queues))
+        if queue is None and self._poller.site is not None:
+            known = ", ".join(sorted(self._poller.site.queues))
             name, kind, where = options.dialect.name, options.dialect.queue, options.section.where
             raise Unsatisfiable(
                 f"{name} has no {kind} '{where}', which resource pool '{options.pool}' names: it has {known}"
             )
         shape = shape_of(request, options, queue)
         if (
-            self._site is not None and not options.section.as_users
+            self._poller.site is not None and not options.section.as_users
         ):  # of others the site knows better
-            for problem in options.dialect.account_problems(shape.arguments, self._site):
+            for problem in options.dialect.account_problems(shape.arguments, self._poller.site):
                 raise Unsatisfiable(problem)
         return tuple(time_warnings(request, shape, options, queue))
 
@@ -262,10 +260,10 @@ class Dispatcher:
         """Raises NoAnswer; what was learned until then stays."""
         now = self._clock.monotonic()
         if now - self._site_at >= SITE_EVERY_S:
-            self._site = await self._system.site()
+            site = await self._poller.ask_site()
             if self._on_site is not None:
-                await self._on_site(self._site)
-            await self._foreign.look(self._leases.values())
+                await self._on_site(site)
+            await self._unclaimed.look(self._leases.values())
             self._site_at = self._clock.monotonic()
         await self._submit_due()
         await self._end_unwanted()
@@ -305,8 +303,8 @@ class Dispatcher:
         spec = None
         try:
             spec = await asyncio.to_thread(self._files[lease.pool].write, lease, self._token(lease))
-            if self._site is not None:
-                spec = replace(spec, avoid=self._site.known(spec.avoid))
+            if self._poller.site is not None:
+                spec = replace(spec, avoid=self._poller.site.known(spec.avoid))
             if self._project_of is not None:
                 spec = replace(spec, project=await self._project_of(lease))
             job_id = await self._poller.of(spec.user).submit(spec)
@@ -474,7 +472,7 @@ class Dispatcher:
     # Small things
 
     def _queue(self, options: DispatchOptions) -> Queue | None:
-        return None if self._site is None else self._site.queue(options.section.where)
+        return None if self._poller.site is None else self._poller.site.queue(options.section.where)
 
     def _change(self, tag: str, step: Callable[[Lease], Lease]) -> None:
         if (lease := self._leases.get(tag)) is not None:

@@ -27,17 +27,16 @@ from provisioner.batch.base import (
     JobRefused,
     JobReport,
     NoAnswer,
-    SiteFacts,
     job_prefix,
 )
 from provisioner.batch.collector import EndCollector
 from provisioner.batch.disks import Disk
 from provisioner.capacity.refusals import BlockKind
 from provisioner.leases import job_record
-from provisioner.leases.foreign_jobs import ForeignJobs
 from provisioner.leases.job_record import JobEnd, tag_of
 from provisioner.leases.poller import JobPoller
 from provisioner.leases.shapes import job_shape
+from provisioner.leases.unclaimed_jobs import UnclaimedJobs
 from provisioner.ports import PilotHost
 from provisioner.providers.base import (
     Accepted,
@@ -113,13 +112,12 @@ class PilotProvider(CannotStop):
         self._clock = clock
         self._cluster_id = cluster_id
         self._prefix = job_prefix(PILOTS, cluster_id)
-        self._foreign = ForeignJobs(self._poller, self._prefix)
+        self._unclaimed = UnclaimedJobs(self._poller, self._prefix)
         self._submissions = Submissions(
             system, book, disk, token, clock, prefix=self._prefix, gather_s=gather_s
         )
         self._arrival_s = arrival_s
         self._proof_s, self._fresh_s, self._every_s = proof_s, fresh_s, list_every_s
-        self._site: SiteFacts | None = None
         self._seen: dict[str, JobReport] = {}
         """What the site last said of the jobs in the book."""
         self._submitted: dict[str, float] = {}
@@ -164,13 +162,13 @@ class PilotProvider(CannotStop):
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)
         buys = any(options.pool == pool for options in self.pools)
-        return None if buys and self._site is None else sold
+        return None if buys and self._poller.site is None else sold
 
     def could_offer(self, pool: str) -> Sequence[Offer]:
         return self._offers(pool)
 
     async def open(self) -> None:
-        self._site = await self._system.site()
+        await self._poller.ask_site()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -181,14 +179,14 @@ class PilotProvider(CannotStop):
         while True:
             await asyncio.sleep(SITE_EVERY_S)
             with suppress(NoAnswer):  # lists say so
-                self._site = await self._system.site()
+                await self._poller.ask_site()
 
     async def close(self) -> None:
         """Jobs stay."""
 
     def freeze(self, intent: LaunchIntent) -> JsonMapping:
-        options, walltime_s = sold_as(self._name, self.pools, self._site, intent)
-        queue, files = queue_of(options, self._site), options.files
+        options, walltime_s = sold_as(self._name, self.pools, self._poller.site, intent)
+        queue, files = queue_of(options, self._poller.site), options.files
         shape = job_shape(options.section, queue, intent.count, intent.offer.slots)
         return {
             "shape": SHAPES.dump_python(replace(shape, walltime_s=walltime_s), mode="json"),
@@ -228,7 +226,7 @@ class PilotProvider(CannotStop):
         if pilot is None or pilot.over_at is not None:
             return
         job_id = pilot.job_id
-        if job_id is None and (job := await self._found(pilot)) is not None:
+        if job_id is None and (job := await self._poller.by_name(pilot)) is not None:
             job_id = job.job_id
         await self._put(pilot, partial(replace, cancelled=True, job_id=job_id))
         if job_id is not None:
@@ -274,7 +272,7 @@ class PilotProvider(CannotStop):
     # Submissions
 
     async def _submit(self, pilot: Pilot) -> Accepted:
-        nodes = avoided(self._book, pilot.pool, self._host, self._site)
+        nodes = avoided(self._book, pilot.pool, self._host, self._poller.site)
         try:
             job_id = await self._submissions.submit(pilot, nodes)
         except JobRefused as error:
@@ -297,7 +295,7 @@ class PilotProvider(CannotStop):
     async def _submit_if_absent(self, pilot: Pilot) -> LaunchAnswer:
         """Nobody knows whether the site took it."""
         try:
-            job = await self._found(pilot)
+            job = await self._poller.by_name(pilot)
         except NoAnswer as error:
             raise TimeoutError(error.message) from None
         if job is not None:
@@ -311,10 +309,6 @@ class PilotProvider(CannotStop):
         await self._put(pilot, partial(job_record.missed, now=now))
         raise TimeoutError(f"job {pilot.tag} was not answered for, and is being looked for")
 
-    async def _found(self, pilot: Pilot) -> JobReport | None:
-        """By its name. Raises NoAnswer."""
-        return (await self._system.poll([pilot.job_name])).get(pilot.job_name)
-
     # What the site says
 
     async def _look(self, fresh_s: float) -> None:
@@ -325,14 +319,11 @@ class PilotProvider(CannotStop):
             if self._looked_at > asked_at or begun - self._looked_at < fresh_s:
                 return
             try:
-                found = {job.name: job for job in await self._system.named_like(self._prefix)}
-            except NoAnswer as error:
-                self._poller.hold("", error, begun)
+                found = await self._poller.all_own(self._prefix)
+            except NoAnswer:
                 for one in self._book:
                     await self._put(one, job_record.in_doubt)
                 raise
-            self._poller.heard()
-            self._poller.polled_at = begun
             for tag in [pilot.tag for pilot in self._book]:
                 if (pilot := self._book.get(tag)) is None:
                     continue
@@ -433,7 +424,7 @@ class PilotProvider(CannotStop):
         ]
         await self._poller.cancel(over)
         wanted = {name for name, pilot in pilots.items() if not pilot.cancelled}
-        await self._foreign.end((("", job) for job in found.values()), wanted)
+        await self._unclaimed.end((("", job) for job in found.values()), wanted)
 
     async def _forget(self, pilot: Pilot) -> None:
         """Nothing more is to be told of it."""
@@ -456,7 +447,7 @@ class PilotProvider(CannotStop):
             offer
             for options in self.pools
             if options.pool == pool
-            for offer, _ in offers_of(self._name, options, self._site, queued)
+            for offer, _ in offers_of(self._name, options, self._poller.site, queued)
         )
 
     async def _put(self, pilot: Pilot, step: Callable[[Pilot], Pilot]) -> Pilot:

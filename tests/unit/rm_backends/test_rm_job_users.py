@@ -21,8 +21,8 @@ from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.impersonation import SiteUsers, UserRefused
 from provisioner.batch.job_files import JobShape
-from provisioner.leases.foreign_jobs import AT_START, ForeignJobs
 from provisioner.leases.poller import JobPoller
+from provisioner.leases.unclaimed_jobs import AT_START, UnclaimedJobs
 from rm_backends.batch.dispatch_report import DispatchReport
 from rm_backends.batch.full_limits import FullLimits
 from rm_backends.batch.leases import Lease
@@ -237,35 +237,35 @@ async def test_jobs_of_a_store_before_it_was_restored_are_told_of_and_those_of_k
     ]
     asked.of("alice")
     made["alice"].named = [report("wl-c0-known"), replace(report("wl-c0-too"), job_id="5")]
-    strange = ForeignJobs(asked, "wl-c0-")
+    unclaimed = UnclaimedJobs(asked, "wl-c0-")
     leases = {"wl-c0-known": lease("wl-c0-known", "alice")}
-    await strange.look(leases.values())
+    await unclaimed.look(leases.values())
     assert not caplog.records
     site.foreign = [replace(one, waits=True) for one in site.foreign if one.job_id != "4"]
-    await strange.look(leases.values())
+    await unclaimed.look(leases.values())
     (told,) = [one.message for one in caplog.records if "not known here" in one.message]
     assert told.startswith("job 1 of user bob is called wl-c0-lost")
     assert {user: one.cancelled for user, one in made.items()} == {"": [], "alice": ["5"]}
     for _ in range(3):
-        await strange.look(leases.values())
+        await unclaimed.look(leases.values())
     assert site.listings == AT_START, "it is asked for at the start alone"
 
 
 async def test_a_site_that_does_not_list_all_jobs_is_asked_again_and_holds_up_nothing() -> None:
     asked, made = systems()
-    site, strange = made[""], ForeignJobs(asked, "wl-c0-")
+    site, unclaimed = made[""], UnclaimedJobs(asked, "wl-c0-")
     site.silent_users.add("")
-    await strange.look([])
+    await unclaimed.look([])
     site.silent_users.clear()
     for _ in range(AT_START + 1):
-        await strange.look([])
+        await unclaimed.look([])
     assert site.listings == AT_START
 
 
 async def test_where_all_jobs_are_the_masters_own_no_others_are_listed() -> None:
     asked, made = systems()
     asked.users = None
-    await ForeignJobs(asked, "wl-c0-").look([])
+    await UnclaimedJobs(asked, "wl-c0-").look([])
     assert made[""].listings == 0
 
 
@@ -317,8 +317,8 @@ async def test_a_master_that_leads_no_more_cancels_nothing() -> None:
 
     asked.check_lease = leads_no_more
     made[""].named = [report("wl-c0-new")]
-    foreign = ForeignJobs(asked, "wl-c0-")
-    await foreign.look([])
+    unclaimed = UnclaimedJobs(asked, "wl-c0-")
+    await unclaimed.look([])
     with pytest.raises(LeaseLost):
-        await foreign.look([])
+        await unclaimed.look([])
     assert made[""].cancelled == []

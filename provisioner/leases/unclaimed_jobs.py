@@ -20,7 +20,7 @@ AT_START = 2
 """Looks at all jobs of the site, whosever they are."""
 
 
-class ForeignJobs:
+class UnclaimedJobs:
     def __init__(self, poller: JobPoller, prefix: str) -> None:
         """`prefix`: of the names of this cluster's jobs."""
         self._poller = poller

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -47,7 +47,6 @@ from provisioner.fleet.state import (
     Said,
     TryAgain,
 )
-from provisioner.fleet.unknown_instances import warn_of_unknown
 from provisioner.fleet.views import (
     blocked_offers,
     cost_view,
@@ -150,7 +149,7 @@ class Provisioner:
             watching_since=self._now(),
             intents={x.id: self._frozen(x) for x in self._state.intents.values()},
         )
-        warn_of_unknown(self._state, self._providers)
+        _warn_of_unknown(self._state, self._providers)
         for record in self._state.instances.values():
             if record.state in (InstanceState.TERMINATING, InstanceState.STOPPING):
                 # The host forgot; its agent may come back meanwhile.
@@ -506,3 +505,24 @@ class Provisioner:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _warn_of_unknown(state: FleetState, providers: Container[str]) -> None:
+    """Of what was bought from providers that the configuration does not have any more."""
+    for intent in state.intents.values():
+        if intent.provider not in providers:
+            log.error(
+                "launch %s of %d machines for pool %s is given up: provider %s is not configured any more, "
+                "and what it may have made carries the tag of the launch there",
+                intent.id,
+                intent.count,
+                intent.pool,
+                intent.provider,
+            )
+    for record in state.instances.values():
+        if record.provider not in providers:
+            log.error(
+                "still billing: instance %s is of provider %s, which the configuration does not have",
+                record.id,
+                record.provider,
+            )

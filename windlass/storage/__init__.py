@@ -18,9 +18,8 @@ from windlass.storage.base import (
 )
 from windlass.storage.local import LocalStorage
 from windlass.storage.local_files import list_files
-from windlass.storage.opening import open_storage
+from windlass.storage.opening import open_storage, require_usable
 from windlass.storage.patience import CHECKS, TRANSFERS, Patience
-from windlass.storage.probe import require_usable
 from windlass.storage.progress import Progress, progress_lines
 
 __all__ = [

@@ -1,18 +1,21 @@
-"""From a `checkpoint_storage` section to a Storage."""
+"""From a `checkpoint_storage` section to a Storage, and whether that can be used."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from windlass.base.errors import InvalidConfig
+from windlass.base.errors import InvalidConfig, StorageError
 from windlass.storage.base import Storage
 from windlass.storage.local import LocalStorage
 from windlass.storage.patience import TRANSFERS, Patience
 from windlass.storage.trust import require_trusted
+
+_PROBE, _CONTENT = "probe", b"written to see whether checkpoints can be stored\n"
 
 
 def open_storage(
@@ -51,6 +54,21 @@ def open_storage(
             return open_azure(section, os.environ, patience)
         case other:
             raise _invalid(f"type: {other!r} is none of shared_fs, directory, s3, gcs and azure")
+
+
+def require_usable(storage: Storage) -> None:
+    """Write, list, read and delete a small file. Raises StorageError, and leaves nothing behind."""
+    folder = f"windlass-check-{os.urandom(16).hex()}"
+    try:
+        storage.write(folder, _PROBE, _CONTENT)
+        found = b"".join(storage.read(folder, _PROBE))
+        if found != _CONTENT or storage.files(folder) != {_PROBE: len(_CONTENT)}:
+            raise StorageError(f"{storage.where} does not hold what was just written to it")
+    except BaseException:
+        with suppress(StorageError):  # what got no answer may have arrived
+            storage.delete(folder)
+        raise
+    storage.delete(folder)
 
 
 def shared_fs_path(config: Mapping[str, Any], seen_at: Path | None) -> Path:

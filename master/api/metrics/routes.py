@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from fastapi import APIRouter, Query
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from master.api.access import Visible
-from master.api.metrics.replies import MetricsReport, MetricsReports, ReportedMetrics
 from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
-from master.api.values import finite, time
+from master.api.values import Timestamp, finite, time
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.metrics import TRAINING, VALIDATION, PostedMetrics
 from master.store.tables import Metric
 from windlass.base.errors import InvalidArgument
+from windlass.base.json_types import JsonObject
+
+
+class ReportedMetrics(TypedDict):
+    """`validation_metrics` in the group `validation`, `avg_metrics` in all others."""
+
+    avg_metrics: NotRequired[JsonObject]
+    validation_metrics: NotRequired[JsonObject]
+    batch_metrics: list[JsonObject] | None
+
+
+class MetricsReport(TypedDict):
+    id: int
+    trialId: int
+    trialRunId: int
+    endTime: Timestamp
+    totalBatches: int
+    group: str
+    archived: bool
+    metrics: ReportedMetrics
+
+
+class MetricsReports(TypedDict):
+    metrics: list[MetricsReport]
 
 
 def metrics_report(row: Metric) -> MetricsReport:

@@ -6,23 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi import Body as JsonBody
+from pydantic import Field
 
 from master.api import targets
 from master.api.access import Caller, Visible, require
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, IN_BODY, VISIBLE, new_template, permit, template
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import FreeObject, Text
+from master.api.request_models import Body, FreeObject, Int32, Paging, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.templates import wire
 from master.api.templates.replies import StoredTemplateReply, TemplateReply, TemplatesReply
-from master.api.templates.requests import (
-    UNCATEGORIZED,
-    ListTemplates,
-    PostTemplate,
-    RenameTemplate,
-)
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
@@ -33,6 +28,28 @@ router = APIRouter(prefix="/api/v1", route_class=ApiRoute, tags=["templates"])
 
 ONE = "/templates/{template_name:path}"
 TemplateName = Annotated[Text, Path(min_length=1)]
+UNCATEGORIZED = 1
+
+
+class PostTemplate(Body):
+    """Named by the path."""
+
+    name: Text = ""
+    config: FreeObject
+    workspace_id: Annotated[Int32, Field(ge=0)] = 0
+    """0: the first one."""
+
+
+class RenameTemplate(Body):
+    old_name: Text
+    new_name: Text
+
+
+class ListTemplates(Paging):
+    name: str = ""
+    """A part of it."""
+    workspace_ids: tuple[Int32, ...] = ()
+    sort_by: Annotated[str, Word("SORT_BY_", ("NAME",))] = ""
 
 
 @router.get("/templates")

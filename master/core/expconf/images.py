@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
-from master.core.expconf.environment import Environment, Image
+from master.core.expconf.environment import Environment, Image, ProxyPort
 from master.core.expconf.errors import clipped
 from master.core.expconf.normalise import DEVICE_TYPES
-from master.core.expconf.proxied_ports import proxied_port_problems
 from master.core.expconf.secrets import is_reference
 from windlass.base.image_reference import EXAMPLES, BadImageName, parse_image
 
 MAX_SHOWN = 200
+MAX_PORTS = 100
+"""Of one task. Each is an entry of every list of tasks, and a service that the proxy knows."""
 
 
 def image_problems(image: Image, *, root: str) -> Iterator[str]:
@@ -29,7 +31,7 @@ def image_problems(image: Image, *, root: str) -> Iterator[str]:
 def environment_problems(environment: Environment, *, root: str) -> Iterator[str]:
     """`root`: the path of the section."""
     yield from image_problems(environment.image, root=root)
-    yield from proxied_port_problems(environment.proxy_ports, root=root)
+    yield from _port_problems(environment.proxy_ports, root=root)
     auth = environment.registry_auth
     if auth is not None and auth.auth and not (is_reference(auth.auth) or _is_login(auth.auth)):
         yield (
@@ -44,6 +46,30 @@ def image_files(image: Image | None) -> Iterator[tuple[str, str]]:
         with suppress(BadImageName):
             if path := parse_image(name).path:
                 yield key, path
+
+
+def _port_problems(ports: Sequence[ProxyPort], *, root: str) -> Iterator[str]:
+    """`root`: the path of the section."""
+    where = f"{root}.proxy_ports"
+    if len(ports) > MAX_PORTS:
+        yield (
+            f"{where}: {len(ports)} ports, more than the {MAX_PORTS} that one task may have: "
+            "serve several things on one port, by their paths"
+        )
+    first: dict[int, int] = {}
+    for number, port in enumerate(islice(ports, MAX_PORTS)):
+        earlier = first.setdefault(port.proxy_port, number)
+        if earlier != number:
+            yield (
+                f"{where}[{number}].proxy_port: {port.proxy_port} is that of proxy_ports[{earlier}], too: "
+                "leave one of them out, or serve on another port"
+            )
+    defaults = [number for number, port in enumerate(ports) if port.default_service_id]
+    for number in defaults[1:2]:
+        yield (
+            f"{where}[{number}].default_service_id: true, as in proxy_ports[{defaults[0]}]: "
+            "only one port can be reached by the task's id alone"
+        )
 
 
 def _names(image: Image) -> Iterator[tuple[str, str]]:

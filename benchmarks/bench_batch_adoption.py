@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.arguments import arguments, sized
 from benchmarks.calibration import print_calibration
-from master.store.lease_repository import LeaseRepository
+from master.store.repositories.leases import LeaseRepository
 from provisioner.batch.base import JobPhase
 from provisioner.batch.job_files import JobFiles, JobShape
 from provisioner.batch.slurm.system import SlurmSystem

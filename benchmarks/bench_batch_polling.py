@@ -28,7 +28,7 @@ import httpx2
 from benchmarks.arguments import arguments, sized
 from benchmarks.bench_batch_adoption import Host, leases, memory_disk
 from benchmarks.calibration import print_calibration
-from master.store.lease_repository import LeaseRepository
+from master.store.repositories.leases import LeaseRepository
 from provisioner.batch.commands import FinishedCommand
 from provisioner.batch.disks import LocalDisk
 from provisioner.batch.job_files import JobFiles

@@ -25,8 +25,8 @@ from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
 from provisioner.money.price_book import BUNDLED, PriceBook, read_table
-from provisioner.planning.disruption import Disruption
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.disruption import Disruption
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.simulator.baselines import LeastWaste, SumOfSlots
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import (

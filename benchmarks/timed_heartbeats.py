@@ -11,7 +11,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from agent_bootstrap.agent import session
+from agent_bootstrap.agent.connection import session
 from agent_bootstrap.protocol import Heartbeat, Message
 from master.api.agents.socket import SocketChannel
 

@@ -30,7 +30,7 @@ from master.config import MasterConfig
 from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
-from master.experiments.log_watch import LogWatch
+from master.experiments.reports.log_watch import LogWatch
 from master.leading import keep_leading, lead
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
@@ -40,10 +40,10 @@ from master.recovery.background_check import BackgroundCheck
 from master.recovery.decision import LosablePart
 from master.recovery.opening import OpenedFolder, open_folder
 from master.recovery.places import places_of
-from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
-from master.store.fleet_repository import FleetRepository
-from master.store.lease_repository import LeaseRepository
+from master.store.repositories.agents import AgentsRepository
+from master.store.repositories.fleet import FleetRepository
+from master.store.repositories.leases import LeaseRepository
 from master.store.store import Store
 from master.tasks.shell_keys import KeyOptions
 from master.templates.service import TemplateService

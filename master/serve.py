@@ -121,7 +121,7 @@ def web_server(app: FastAPI, config: MasterConfig, tls: ServedTls | None = None)
             ws_max_size=MAX_FROM_AGENT_BYTES,
             ws_per_message_deflate=False,
             server_header=False,
-            proxy_headers=False,  # `master.api.proxies` reads them
+            proxy_headers=False,  # `master.api.http.trusted_proxies` reads them
         ),
         table,
     )

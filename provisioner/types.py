@@ -15,8 +15,8 @@ from master.core.reasons import Reason
 from master.core.scheduler.types import Launchable
 from provisioner.day_hours import DayHours, is_within
 from provisioner.money.budgets import NO_BUDGET, Budget
-from provisioner.planning.disruption import NO_DISRUPTION, Disruption
-from provisioner.planning.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
+from provisioner.planning.scale_down.disruption import NO_DISRUPTION, Disruption
+from provisioner.planning.scale_down.stopped_agents import NO_STOPPED_AGENTS, StoppedAgents
 
 AUX_PLACES = 100
 """Zero-slot tasks a node holds at once unless it says otherwise; the default of the agents."""

@@ -30,8 +30,8 @@ from rm_backends.base import (
 )
 from rm_backends.observer import Observer
 from windlass.base.clock import Clock
-from windlass.base.durations import format_duration
 from windlass.base.errors import LeaseLost, Unsatisfiable
+from windlass.base.formats.durations import format_duration
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)

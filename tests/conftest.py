@@ -26,7 +26,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from agent_bootstrap.log_setup import QUIET
-from master.store.database import parse_url
+from master.store.sql.database import parse_url
 from master.store.store import Store
 from tests.examples import examples
 from tests.migrated import Migrated

@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine, select
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import SQLModel
 
-from master.store.database import parse_url
+from master.store.sql.database import parse_url
 from master.store.store import Store
 from windlass.base.clock import ManualClock
 

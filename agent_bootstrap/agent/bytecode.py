@@ -18,8 +18,9 @@ from pathlib import Path
 import agent_bootstrap
 
 FOLDERS = (
-    *("windlass", "windlass/base", "windlass/base/tls", "windlass/core", "windlass/launch"),
-    *("windlass/sdk", "windlass/storage", "agent_bootstrap", "agent_bootstrap/supervisor"),
+    *("windlass", "windlass/base", "windlass/base/formats", "windlass/base/tls", "windlass/core"),
+    *("windlass/launch", "windlass/launch/services", "windlass/sdk", "windlass/storage"),
+    *("windlass/storage/buckets", "agent_bootstrap", "agent_bootstrap/supervisor"),
 )
 """Whose modules the launcher and its parent process import."""
 

@@ -13,22 +13,22 @@ import typer
 from pydantic import ValidationError
 from stamina.instrumentation import set_on_retry_hooks
 
-from agent_bootstrap.agent.announcement import (
+from agent_bootstrap.agent.batch.own_job import named_after, own_job
+from agent_bootstrap.agent.bytecode import share_bytecode
+from agent_bootstrap.agent.command_errors import told_errors
+from agent_bootstrap.agent.connection.master_transports import MasterTransports, transports_of
+from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, lifeline_from_environment
+from agent_bootstrap.agent.membership.announcement import (
     announce,
     is_running,
     parse_time,
     withdraw,
 )
-from agent_bootstrap.agent.bytecode import share_bytecode
-from agent_bootstrap.agent.command_errors import told_errors
-from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, lifeline_from_environment
-from agent_bootstrap.agent.master_transports import MasterTransports, transports_of
 from agent_bootstrap.agent.membership.commands import join_command, leave_command
+from agent_bootstrap.agent.membership.orphan_timer import end_machine
 from agent_bootstrap.agent.membership.places import joined_config, unread_config
 from agent_bootstrap.agent.option_layers import load_options, work_dir_of
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.orphan_timer import end_machine
-from agent_bootstrap.agent.own_job import named_after, own_job
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
 from agent_bootstrap.images import recipe
 from agent_bootstrap.log_setup import set_up_logging

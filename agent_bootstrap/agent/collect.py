@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from agent_bootstrap.agent.connection.websocket import connect
 from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
@@ -29,7 +30,6 @@ from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import OnPull, StartRefused, ignored
 from agent_bootstrap.agent.runtimes.process import told_verdict
 from agent_bootstrap.agent.slots import Hardware
-from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.log_setup import set_up_logging
 from agent_bootstrap.protocol import ContainerSpec, ExitFailure, ExitRecord, IsolationKind
 from windlass.base.errors import WindlassError

@@ -17,32 +17,32 @@ from functools import partial
 
 import stamina
 
-from agent_bootstrap.agent.announcement import announced, withdraw
+from agent_bootstrap.agent.batch.own_job import end_of, follow_end, last_moment, own_job
+from agent_bootstrap.agent.batch.scratch import find_scratch, sweep
+from agent_bootstrap.agent.connection.credential import load_or_create
+from agent_bootstrap.agent.connection.epoch import EpochMemory
+from agent_bootstrap.agent.connection.link import MasterLink
+from agent_bootstrap.agent.connection.session import MasterSession, RefusedForGood
+from agent_bootstrap.agent.connection.task_streams import TaskStreams
 from agent_bootstrap.agent.containers.container_set import ContainerSet
 from agent_bootstrap.agent.containers.directory import ContainerDirs
-from agent_bootstrap.agent.credential import load_or_create
-from agent_bootstrap.agent.epoch import EpochMemory
-from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.machine import AgentMachine, trial_node
+from agent_bootstrap.agent.membership.announcement import announced, withdraw
+from agent_bootstrap.agent.membership.orphan_timer import OrphanTimer, since_contact_s
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.metadata.watch import watch
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.orphan_timer import OrphanTimer, since_contact_s
-from agent_bootstrap.agent.own_job import end_of, follow_end, last_moment, own_job
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.agent.runtimes.registry import RuntimeSetup, open_runtime
-from agent_bootstrap.agent.scratch import find_scratch, sweep
-from agent_bootstrap.agent.session import MasterSession, RefusedForGood
 from agent_bootstrap.agent.slots import Hardware, find_hardware
-from agent_bootstrap.agent.task_streams import TaskStreams
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.interfaces import address_of
 from agent_bootstrap.protocol import AgentChannel, ChannelClosed, Leaving, Staying
 from windlass.base.clock import Clock, SystemClock
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig, PermissionDenied
-from windlass.base.plurals import counted
+from windlass.base.formats.durations import format_duration
+from windlass.base.formats.plurals import counted
 
 FIRST_RETRY_S = 0.2
 LAST_RETRY_S = 5.0

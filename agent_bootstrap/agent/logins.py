@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from agent_bootstrap.agent.link import MasterLink
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.protocol import (
     ChannelClosed,

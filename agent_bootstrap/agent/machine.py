@@ -13,14 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agent_bootstrap.agent.batch_node import job_variables, proxies_of, site_node
+from agent_bootstrap.agent.batch.node import job_variables, proxies_of, site_node
+from agent_bootstrap.agent.batch.scratch import find_scratch
+from agent_bootstrap.agent.connection.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.gpus.selection import batch_job
 from agent_bootstrap.agent.identity import one_user_notes, own_identity, process_user
-from agent_bootstrap.agent.master_trust import given_certificates, task_certificate_name
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime
-from agent_bootstrap.agent.scratch import find_scratch
 from agent_bootstrap.agent.slots import Hardware
 from agent_bootstrap.bounds import MAX_NOTES
 from agent_bootstrap.container_options import ContainerLimits
@@ -38,10 +38,10 @@ from agent_bootstrap.protocol import (
 from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import InvalidArgument
 from windlass.base.files import write_atomic
+from windlass.base.formats.trial_class import PACKAGE
 from windlass.base.packages import VERSION
 from windlass.base.processes import boot_id
 from windlass.base.tls.trust import NO_VERIFY
-from windlass.base.trial_class import PACKAGE
 
 LOW_DISK_BYTES = 2 * 1024**3
 REMEMBERED = "machine.json"

@@ -32,11 +32,11 @@ from agent_bootstrap.bind_rules import HostPaths
 from agent_bootstrap.bounds import MAX_LABELS, MAX_SLOTS, Id, Moment, Name
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import LABEL_PATTERN
-from windlass.base.duration_field import Duration
 from windlass.base.errors import InvalidArgument, InvalidConfig
+from windlass.base.formats.duration_field import Duration
+from windlass.base.formats.python_name import python_name
+from windlass.base.formats.sizes import Size
 from windlass.base.no_effect import NoEffect
-from windlass.base.python_name import python_name
-from windlass.base.sizes import Size
 from windlass.base.tls.fingerprints import parse_fingerprint
 
 _NO_API = "the agent has no API of its own"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.packages import DISTRIBUTION, VERSION
 
 OF_THE_MASTER = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core.expconf.environment import CONTAINERS, PROCESSES, SHM_SIZES, Image
+from master.core.expconf.models.environment import CONTAINERS, PROCESSES, SHM_SIZES, Image
 from rm_backends.base import Abilities
 
 

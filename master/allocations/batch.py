@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.expconf.sections import Pbs, Slurm
+from master.core.expconf.models.sections import Pbs, Slurm
 from provisioner.batch.pbs.arguments import without_effect
 from rm_backends.base import BatchOptions, JobOptions
 

@@ -22,9 +22,9 @@ from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.identities import TaskOwner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
 from master.allocations.task_environment import TaskConfig, has_peers, slot_kind, startup_hook
-from master.core.expconf import environment
 from master.core.expconf.container_defaults import TaskContainerDefaults
-from master.core.expconf.environment import RegistryAuth
+from master.core.expconf.models import environment
+from master.core.expconf.models.environment import RegistryAuth
 from master.core.expconf.references import PoolSecrets
 from rm_backends.base import BatchOptions, TaskFile
 

@@ -12,7 +12,7 @@ from agent_bootstrap.privilege_rules import Privileges, capability_problems, dev
 from master.allocations.task_environment import TaskConfig, own_mounts
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.images import image_files
-from master.core.expconf.storage import CheckpointStorage, DirectoryStorage, SharedFsStorage
+from master.core.expconf.models.storage import CheckpointStorage, DirectoryStorage, SharedFsStorage
 from master.core.expconf.storage_names import name_problems
 from rm_backends.base import BindMount
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from master.allocations.machine import AllocationState
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 _ALLOCATION: StrictJson[AllocationState] = StrictJson(AllocationState)
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol, Self
 import orjson
 
 from master.allocations.machine import AllocationState
-from master.core.expconf.environment import BindMount as UserMount
-from master.core.expconf.environment import Device, Environment, TaskLimits
+from master.core.expconf.models.environment import BindMount as UserMount
+from master.core.expconf.models.environment import Device, Environment, TaskLimits
 from rm_backends.base import BindMount, TaskFile
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 RUN_DIR = "/run/determined"
 WORK_DIR = f"{RUN_DIR}/workdir"

@@ -9,41 +9,37 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from master.api import errors
+from master.api.agents import boot, join_tokens
 from master.api.agents import joining as agent_joining
 from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
-from master.api.allocations import routes as allocations
-from master.api.boot import routes as boot
-from master.api.browsers import BrowserRules
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
+from master.api.cluster import description, monitoring
 from master.api.cluster import routes as cluster
-from master.api.description import routes as description
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
+from master.api.http.browsers import BrowserRules
+from master.api.http.known_hosts import KnownHosts, host_of, origin_of
+from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
+from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
-from master.api.join_tokens import routes as join_tokens
-from master.api.known_hosts import KnownHosts, host_of, origin_of
 from master.api.logs import routes as logs
-from master.api.metrics import routes as metrics
-from master.api.middleware import JsonBodies, PlainUrls, UnreadBodies
-from master.api.monitoring import routes as monitoring
 from master.api.openapi import DescribedApp
-from master.api.proxies import TrustedProxies
 from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
-from master.api.runs import routes as runs
 from master.api.services import ApiContext, Services, make_api
-from master.api.session import routes as session
-from master.api.tasks import generic
+from master.api.tasks import allocations, generic
 from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
+from master.api.trials import metrics, runs
 from master.api.trials import routes as trials
 from master.api.users import routes as users
+from master.api.users import session
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import offers as windlass_offers

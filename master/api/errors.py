@@ -22,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 from typing_extensions import TypedDict
 
-from master.api.accept import asks_for_page
+from master.api.http.accept import asks_for_page
 from windlass.base.errors import WindlassError
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from master.api.errors import ErrorReply
 from master.api.replies import declared_reply
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 ERROR = "error"
 _REF = "#/components/schemas/{model}"

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from master.api import targets
 from master.api.access import note_known, require, token_in
-from master.api.middleware import limited
+from master.api.http.middleware import limited
 from master.api.request_models import MAX_ID
 from master.api.services import ApiContext
 from master.auth.permissions import CLUSTER as THE_CLUSTER

@@ -23,7 +23,7 @@ from master.api.errors import (
     status_of,
     stream_error,
 )
-from master.api.held import ServerStop, WhileWanted
+from master.api.http.held import ServerStop, WhileWanted
 from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)

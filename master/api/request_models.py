@@ -24,7 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from master.api.middleware import camel
+from master.api.http.middleware import camel
 from master.core.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from master.store.paging import Page
 

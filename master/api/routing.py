@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from master.api.access import Caller, Visible
-from master.api.json_text import loads
+from master.api.http.json_text import loads
 from master.api.permits import Guard, permit_of
 from master.api.request_models import Body, Query
 from master.api.services import TheApi

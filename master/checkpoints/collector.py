@@ -23,8 +23,8 @@ from master.checkpoints.on_agents import OnAgents
 from master.checkpoints.places import CheckpointPlaces, FolderHere, sees_any
 from master.checkpoints.planning import Deletion, Planner
 from master.checkpoints.workers import DELETING_AT_ONCE, Deleter
-from master.experiments.garbage import EVERYTHING, GcKind, changed_checkpoint, task_row
-from master.experiments.state import Phase
+from master.experiments.lifecycle.garbage import EVERYTHING, GcKind, changed_checkpoint, task_row
+from master.experiments.lifecycle.state import Phase
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork

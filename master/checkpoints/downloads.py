@@ -18,7 +18,7 @@ from master.store import tables
 from master.store.store import Store
 from windlass.base.checkpoint_states import not_downloadable
 from windlass.base.errors import Conflict, NotFound, WindlassError
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.storage.archives import Format
 from windlass.storage.worker import Order
 

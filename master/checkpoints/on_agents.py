@@ -26,7 +26,7 @@ from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.interactive import complete_task
 from master.core.jobs import JobType
-from master.experiments.garbage import EVERYTHING
+from master.experiments.lifecycle.garbage import EVERYTHING
 from master.roots.live_roots import LiveRoots
 from master.store import tables
 from master.store.store import Store
@@ -40,8 +40,8 @@ from master.tasks.state import TaskState
 from rm_backends.base import BindMount, LaunchSpec, RestoreRecord, TaskFile
 from windlass.base.clock import Clock
 from windlass.base.errors import NotFound
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.ids import Ids
-from windlass.base.json_types import JsonObject
 from windlass.storage.worker import Order
 
 log = structlog.get_logger(__name__)

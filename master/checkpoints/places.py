@@ -21,10 +21,10 @@ from agent_bootstrap.agent.identity import UNPRIVILEGED
 from agent_bootstrap.container_options import OsUser
 from master.allocations.identities import TaskOwner
 from master.allocations.mounts import below_host_folder, host_folder
+from master.core.expconf.models.storage import CheckpointStorage
 from master.core.expconf.references import PoolSecrets
-from master.core.expconf.storage import CheckpointStorage
-from master.experiments.storage_checks import may_try
-from windlass.base.json_types import JsonMapping
+from master.experiments.submission.storage_checks import may_try
+from windlass.base.formats.json_types import JsonMapping
 from windlass.storage.worker import RunAs
 
 _STORAGE: TypeAdapter[CheckpointStorage] = TypeAdapter(CheckpointStorage)

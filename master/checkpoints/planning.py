@@ -10,14 +10,14 @@ import orjson
 from sqlalchemy import and_, select
 
 from master.core.retention import KeepCounts, StoredCheckpoint, kept
-from master.experiments.garbage import EVERYTHING, GcKind
-from master.experiments.metric_queries import AT_ONCE
-from master.experiments.metrics import VALIDATION, number
-from master.experiments.state import TERMINAL
+from master.experiments.lifecycle.garbage import EVERYTHING, GcKind
+from master.experiments.lifecycle.state import TERMINAL
+from master.experiments.queries.metrics import AT_ONCE
+from master.experiments.reports.metrics import VALIDATION, number
 from master.store import tables
 from master.store.store import Store
 from windlass.base.errors import NotFound
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 _C, _T, _M, _E, _B = (
     tables.Checkpoint,

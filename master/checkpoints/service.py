@@ -12,11 +12,11 @@ from sqlalchemy import select
 
 from master.checkpoints.planning import Planner, keep_counts
 from master.core.actor import Actor
-from master.experiments.garbage import EVERYTHING, GcKind, gc_row, task_row
+from master.experiments.lifecycle.garbage import EVERYTHING, GcKind, gc_row, task_row
+from master.experiments.lifecycle.state import Phase, not_ended
 from master.experiments.metadata import ExperimentMetadata
-from master.experiments.metric_queries import AT_ONCE
+from master.experiments.queries.metrics import AT_ONCE
 from master.experiments.service import ExperimentService
-from master.experiments.state import Phase, not_ended
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from master.core.expconf.schema import FreeMap, Item, Port, Section
+from master.core.expconf.models.schema import FreeMap, Item, Port, Section
 from provisioner.sections.batch import BatchSection, SiteKeys, pool_section, project_source
 from provisioner.sections.slurm_api import require_slurm
 from windlass.base.no_effect import NoEffect

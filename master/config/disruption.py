@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from master.core.expconf.schema import Items, Number, Section
+from master.core.expconf.models.schema import Items, Number, Section
 from provisioner.day_hours import DAY_S
-from provisioner.planning.disruption import Disruption
+from provisioner.planning.scale_down.disruption import Disruption
 
 _HOURS = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from master.core.expconf.errors import nearest
-from windlass.base.durations import parse_duration
+from master.core.expconf.parsing.errors import nearest
+from windlass.base.formats.durations import parse_duration
 
 
 class OldForm(ValueError):

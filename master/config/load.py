@@ -13,20 +13,20 @@ from master.config.legacy import OldForm, modernise
 from master.config.model import MasterConfig
 from master.config.pools import DEFAULT_POOL, pilot_side
 from master.core.expconf.container_defaults import TaskContainerDefaults
-from master.core.expconf.documents import MalformedDocument, read_document
-from master.core.expconf.environment import CONTAINERS
-from master.core.expconf.errors import explain, json_kind
-from master.core.expconf.errors import path as locate
 from master.core.expconf.images import image_problems
-from master.core.expconf.normalise import normalise_container_defaults
+from master.core.expconf.models.environment import CONTAINERS
+from master.core.expconf.parsing.documents import MalformedDocument, read_document
+from master.core.expconf.parsing.errors import explain, json_kind
+from master.core.expconf.parsing.errors import path as locate
+from master.core.expconf.parsing.normalise import normalise_container_defaults
 from master.core.expconf.storage_names import name_problems
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from provisioner.providers.pilots.times import LEAST_PILOT_S
 from provisioner.sections.batch import BatchKeys, SiteKeys
 from provisioner.sections.cloud import CloudSection
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import DEFAULT_REGISTRY
+from windlass.base.formats.durations import format_duration
+from windlass.base.formats.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect
 
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from master.config.model import MasterConfig
 from master.core.expconf import secrets
 from master.core.expconf.container_defaults import TaskContainerDefaults
-from master.core.expconf.durations import AUTO
-from windlass.base.durations import format_duration
+from master.core.expconf.models.durations import AUTO
+from windlass.base.formats.durations import format_duration
 from windlass.base.no_effect import mark_of
 
 

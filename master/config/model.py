@@ -43,9 +43,9 @@ from master.config.sections import (
     UiCustomization,
 )
 from master.core.expconf.container_defaults import merge_container_defaults
-from master.core.expconf.durations import NonNegativeDuration
-from master.core.expconf.schema import FreeMap, Items, NonNegative, Port, Section
-from master.core.expconf.storage import CheckpointStorage
+from master.core.expconf.models.durations import NonNegativeDuration
+from master.core.expconf.models.schema import FreeMap, Items, NonNegative, Port, Section
+from master.core.expconf.models.storage import CheckpointStorage
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from master.core.expconf.durations import NonNegativeDuration, PositiveDuration
-from master.core.expconf.schema import Items, Number, Section
+from master.core.expconf.models.durations import NonNegativeDuration, PositiveDuration
+from master.core.expconf.models.schema import Items, Number, Section
 from provisioner.money.budgets import Budget, Budgets, WhenSpent
 from provisioner.money.price_book import STALE_AFTER, Override
 from provisioner.types import Market

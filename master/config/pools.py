@@ -16,8 +16,13 @@ from master.config.providers import EmbeddedSection, MachineSection, ProviderSec
 from master.config.scheduler import SchedulerSection
 from master.config.stopped_agents import StoppedAgentsSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
-from master.core.expconf.durations import AUTO, IdlePeriod, NonNegativeDuration, PositiveDuration
-from master.core.expconf.schema import (
+from master.core.expconf.models.durations import (
+    AUTO,
+    IdlePeriod,
+    NonNegativeDuration,
+    PositiveDuration,
+)
+from master.core.expconf.models.schema import (
     TAG_MARK,
     FreeMap,
     Item,
@@ -29,7 +34,7 @@ from master.core.expconf.schema import (
 from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
-from provisioner.planning.idle_time import MOST_IDLE_S
+from provisioner.planning.scale_down.idle_time import MOST_IDLE_S
 from provisioner.sections.batch import BatchKeys, BatchSection, HpcSection
 from provisioner.sections.cloud import CloudSection
 from provisioner.types import PoolSettings

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Tag
 
-from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
-from master.core.expconf.schema import (
+from master.core.expconf.models.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.models.schema import (
     TAG_MARK,
     NonNegative,
     Number,

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, model_validator
 
-from master.core.expconf.durations import NonNegativeDuration
-from master.core.expconf.schema import Priority, Section
+from master.core.expconf.models.durations import NonNegativeDuration
+from master.core.expconf.models.schema import Priority, Section
 from master.core.scheduler.types import (
     DEFAULT_PRIORITY,
     FittingPolicy,
     SchedulerSettings,
     SchedulerType,
 )
-from windlass.base.durations import parse_duration
+from windlass.base.formats.durations import parse_duration
 
 
 def _off_is_none(value: Any) -> Any:

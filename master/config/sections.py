@@ -12,9 +12,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
-from master.core.expconf.durations import PositiveDuration
-from master.core.expconf.schema import FreeMap, Integer, Item, Items, Positive, Section
-from windlass.base.durations import parse_duration
+from master.core.expconf.models.durations import PositiveDuration
+from master.core.expconf.models.schema import FreeMap, Integer, Item, Items, Positive, Section
+from windlass.base.formats.durations import parse_duration
 from windlass.base.no_effect import NoEffect
 
 UNLIMITED_TOKEN_DAYS = 106751

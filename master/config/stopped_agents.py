@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from master.core.expconf.durations import PositiveDuration
-from master.core.expconf.schema import NonNegative, Section
-from provisioner.planning.stopped_agents import StoppedAgents
+from master.core.expconf.models.durations import PositiveDuration
+from master.core.expconf.models.schema import NonNegative, Section
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 
 
 class StoppedAgentsSection(Section):

@@ -21,7 +21,7 @@ from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task
 from provisioner.fleet.instances import InstanceRecord, instance_from_document
 from provisioner.money.lifetimes import Lifetime, Use, charges, merged, settled_until
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 MARGIN_S = 60.0
 """What is younger may still be committed by others: it is booked next time."""

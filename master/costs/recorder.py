@@ -21,7 +21,7 @@ from provisioner.money.budgets import UserSpending
 from provisioner.money.lifetimes import CostKind, charges
 from provisioner.money.months import month_of
 from windlass.base.clock import Clock
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 MACHINES_AT_ONCE = 100
 """In one commit."""

@@ -6,8 +6,8 @@ import structlog
 
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
-from master.experiments.state import ExperimentState, Phase
-from master.experiments.step_builder import ExperimentStep, TrialChange
+from master.experiments.lifecycle.state import ExperimentState, Phase
+from master.experiments.lifecycle.step_builder import ExperimentStep, TrialChange
 from master.roots.root import Transition
 
 log = structlog.get_logger(__name__)

@@ -20,15 +20,15 @@ from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
-from master.experiments import machine, resources
-from master.experiments.admission import Admission, search_of
-from master.experiments.deadlines import Deadlines
 from master.experiments.event_log import TrialErrors, log_committed
-from master.experiments.log_policies import LogPolicySearch
-from master.experiments.persistence import changes
-from master.experiments.scheduler_hints import SchedulerHints
-from master.experiments.state import ExperimentState, TrialState, request_id_of
-from master.experiments.step_builder import Env, ExperimentStep
+from master.experiments.lifecycle import machine, resources
+from master.experiments.lifecycle.deadlines import Deadlines
+from master.experiments.lifecycle.persistence import changes
+from master.experiments.lifecycle.scheduler_hints import SchedulerHints
+from master.experiments.lifecycle.state import ExperimentState, TrialState, request_id_of
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep
+from master.experiments.reports.log_policies import LogPolicySearch
+from master.experiments.submission.admission import Admission, search_of
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition

@@ -14,9 +14,9 @@ from sqlalchemy import select
 
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
+from master.experiments.lifecycle.state import ExperimentState, Phase, not_ended
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.service import ExperimentService
-from master.experiments.state import ExperimentState, Phase, not_ended
-from master.experiments.step_builder import Env, ExperimentStep
 from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.store import Store

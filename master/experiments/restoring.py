@@ -13,11 +13,11 @@ from master.core.expconf import ExperimentConfig
 from master.core.searcher.event_json import event_from_json
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.state_json import state_from_json
-from master.experiments.admission import run_settings, search_of
+from master.experiments.lifecycle.persistence import trials_in_order
+from master.experiments.lifecycle.releases import last_asked_by_others
+from master.experiments.lifecycle.state import ExperimentState, Phase
 from master.experiments.live import LiveExperiment, LiveParts
-from master.experiments.persistence import trials_in_order
-from master.experiments.releases import last_asked_by_others
-from master.experiments.state import ExperimentState, Phase
+from master.experiments.submission.admission import run_settings, search_of
 from master.store import tables
 from master.store.store import Store
 from rm_backends.base import AllocationHint

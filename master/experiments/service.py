@@ -17,16 +17,17 @@ from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
-from master.experiments import machine, waiting
-from master.experiments.admission import Admission, CheckedExperiment
-from master.experiments.creation import Created, NewExperiment, experiment_row
+from master.experiments import waiting
+from master.experiments.lifecycle import machine
+from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
-from master.experiments.state import ExperimentState, Phase, TrialState, already_ended
-from master.experiments.step_builder import Env, ExperimentStep
-from master.experiments.storage_checks import StorageChecks
+from master.experiments.submission.admission import Admission, CheckedExperiment
+from master.experiments.submission.creation import Created, NewExperiment, experiment_row
+from master.experiments.submission.storage_checks import StorageChecks
+from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
-from master.experiments.warm_start import WarmStart
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.roots.root import Transition

@@ -21,7 +21,7 @@ from master.allocations.task_environment import (
     own_variables,
 )
 from master.core.expconf import ExperimentConfig
-from master.experiments.state import ExperimentState, TrialState
+from master.experiments.lifecycle.state import ExperimentState, TrialState
 from rm_backends.base import BindMount, LaunchSpec, TaskFile
 
 

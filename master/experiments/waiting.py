@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from master.allocations.backoff import backoff_reason
 from master.core.reasons import Reason
-from master.experiments.state import TrialState
+from master.experiments.lifecycle.state import TrialState
 
 Explain: TypeAlias = Callable[[str], Reason | None]
 """Why a request waits, by its allocation: resource managers know."""

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from master.hpc.gather import batch_system
 from master.hpc.place import MasterFolder
 from master.hpc.plan import SitePlan
+from master.hpc.site.gather import batch_system
 from provisioner.batch.base import (
     SCRIPT_NAME,
     BatchSystem,
@@ -29,8 +29,8 @@ from provisioner.batch.base import (
 )
 from provisioner.batch.commands import LocalCommands
 from provisioner.batch.disks import LocalDisk
-from windlass.base.durations import format_duration
 from windlass.base.errors import BatchSystemError, Conflict, InvalidArgument
+from windlass.base.formats.durations import format_duration
 
 USUAL_WALLTIME_S = 24 * 3600.0
 CPUS, MEMORY_MIB = 2, 4096

@@ -106,7 +106,7 @@ def check(
     The exit code is 1 if a check failed.
     """
     _run_on_login_node(ctx, login)
-    from master.hpc.check import checks_of
+    from master.hpc.site.check import checks_of
 
     limit_s = _seconds("--probe-timeout", probe_timeout) if probe else None
     from windlass.cli.doctor import print_checks
@@ -167,7 +167,7 @@ def down(
 
 def _seconds(option: str, text: str | None) -> float | None:
     """Raises InvalidArgument."""
-    from windlass.base.durations import parse_duration
+    from windlass.base.formats.durations import parse_duration
 
     try:
         return None if text is None else parse_duration(text).total_seconds()

@@ -11,8 +11,8 @@ import typer
 from windlass.base.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from master.hpc.gather import GivenPlaces
     from master.hpc.remote import SshLogin
+    from master.hpc.site.gather import GivenPlaces
 
 DirOption = Annotated[
     Path | None,
@@ -83,7 +83,7 @@ class SiteOptions:
     path: PathOption = ""
 
     def where(self) -> GivenPlaces:
-        from master.hpc.gather import GivenPlaces
+        from master.hpc.site.gather import GivenPlaces
 
         return GivenPlaces(shared=self.dir_, data=self.data_dir, address=self.host, path=self.path)
 

@@ -12,7 +12,7 @@ from master.hpc.as_job import end_all, read_leg
 from master.hpc.place import MasterFolder, known_place
 from master.hpc.private import require_here
 from provisioner.batch.base import BatchSystem, NoAnswer
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.deploy.local.cluster import LocalCluster
 from windlass.deploy.local.folder import ClusterFolder
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from master.hpc.gather import batch_system
 from master.hpc.place import MasterRecord
+from master.hpc.site.gather import batch_system
 from provisioner.batch.base import (
     DISPATCHED,
     PILOTS,

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from master.hpc.as_job import MasterJobSpec, folder_of, read_leg, submit
-from master.hpc.gather import address_towards
 from master.hpc.place import MasterFolder, MasterRecord
 from master.hpc.private import id_of, start
+from master.hpc.site.gather import address_towards
 from windlass.base.errors import BatchSystemError, WindlassError
 from windlass.deploy.local.cluster import LocalCluster
 from windlass.deploy.local.folder import ClusterFolder

@@ -9,8 +9,8 @@ from datetime import timedelta
 import yaml
 
 from master.hpc.plan import PlannedPool, SitePlan
-from windlass.base.durations import format_duration
-from windlass.base.plurals import counted
+from windlass.base.formats.durations import format_duration
+from windlass.base.formats.plurals import counted
 
 _QUEUE_KEY = {"slurm": "partition", "pbs": "queue"}
 _ARGUMENTS_KEY = {"slurm": "sbatch_args", "pbs": "pbsbatch_args"}

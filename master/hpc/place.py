@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from master.hpc.file_systems import is_open_to_others
+from master.hpc.site.file_systems import is_open_to_others
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
 

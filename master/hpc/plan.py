@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from master.hpc.facts import Association, Facts, Folder
+from master.hpc.site.facts import Association, Facts, Folder
 from provisioner.batch.base import Queue
 
 USUAL_WALLTIME_S = 4 * 3600.0

@@ -22,9 +22,6 @@ from master.hpc.as_job import (
     submit,
     write_leg,
 )
-from master.hpc.facts import Facts
-from master.hpc.findings import findings
-from master.hpc.gather import GivenPlaces, gather
 from master.hpc.leg import CLUSTER
 from master.hpc.place import MasterFolder, MasterRecord, find_place
 from master.hpc.plan import SitePlan, plan_of
@@ -41,6 +38,9 @@ from master.hpc.private import (
 )
 from master.hpc.remote import LOGIN_VARIABLE
 from master.hpc.remote import ssh_line as forward
+from master.hpc.site.facts import Facts
+from master.hpc.site.findings import findings
+from master.hpc.site.gather import GivenPlaces, gather
 from windlass.base.checks import Check
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.deploy.local.folder import ClusterFolder

@@ -1,1 +1,4 @@
-"""The job queue as users see it."""
+"""The job queue as users see it.
+
+Its jobs are experiments and interactive tasks; their order is decided by the scheduler of each pool.
+"""

@@ -13,8 +13,8 @@ from agent_bootstrap.protocol import LogBatch
 from master.logs.reading import newest_id
 from master.logs.rows import STORED_NUL, TaskLine, to_microseconds
 from master.logs.tables import LogEntry, LogOffset
-from master.store.rows import fetch
-from master.store.statements import table_of
+from master.store.sql.rows import fetch
+from master.store.sql.statements import table_of
 
 MAX_LINE_BYTES = 64 * 1024
 """The supervisors of tasks break lines long before; this is for lines that are posted, and for other agents."""

@@ -33,12 +33,12 @@ from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
 from master.logs.regex_filter import LogSearch, RegexFilter
 from master.logs.rows import LogQuery, LogRow, TaskLine
 from master.logs.tables import LOGS, LogMeta, LogOffset
-from master.store.database import Database, open_database, parse_url
-from master.store.faults import as_windlass_error
 from master.store.migrate import upgrade
-from master.store.rows import fetch
-from master.store.statements import upsert_row
-from master.store.writer import Lane, Writer
+from master.store.sql.database import Database, open_database, parse_url
+from master.store.sql.faults import as_windlass_error
+from master.store.sql.rows import fetch
+from master.store.sql.statements import upsert_row
+from master.store.sql.writer import Lane, Writer
 from windlass.base.errors import InvalidArgument
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, Text
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
-from master.store.columns import BIG_ID, NAMING, Mapped
 from master.store.migrate import Migrations
+from master.store.sql.columns import BIG_ID, NAMING, Mapped
 
 METADATA = MetaData(naming_convention=NAMING)
 

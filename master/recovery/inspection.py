@@ -23,9 +23,6 @@ from master.recovery.identity import (
 )
 from master.recovery.places import DataPlaces
 from master.recovery.sqlite_files import reading
-from master.store.database import open_database, parse_url
-from master.store.faults import as_windlass_error
-from master.store.json_codec import decode_json
 from master.store.migrate import (
     STATE,
     Migrations,
@@ -33,6 +30,9 @@ from master.store.migrate import (
     head_revision,
     known_revisions,
 )
+from master.store.sql.database import open_database, parse_url
+from master.store.sql.faults import as_windlass_error
+from master.store.sql.json_codec import decode_json
 from windlass.base.errors import InvalidConfig
 
 MAGIC = b"SQLite format 3\0"

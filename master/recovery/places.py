@@ -7,7 +7,7 @@ from pathlib import Path
 
 from master.logs.store import logs_url
 from master.recovery.identity import Kind
-from master.store.database import parse_url
+from master.store.sql.database import parse_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from sqlmodel import SQLModel
 from master.logs.tables import LOGS, METADATA
 from master.recovery.manifest import TableEntry
 from master.recovery.state_facts import StateFacts, named_blobs, state_facts
-from master.store.database import parse_url
-from master.store.faults import as_windlass_error
 from master.store.migrate import STATE, current_revision, head_revision, upgrade
+from master.store.sql.database import parse_url
+from master.store.sql.faults import as_windlass_error
 from windlass.base.errors import Conflict, InvalidState
 
 FOLDER = "postgresql"

@@ -11,9 +11,9 @@ from master.recovery.identity import CLUSTER_ID
 from master.recovery.sqlite_files import reading
 from master.store import tables
 from master.store.blob_names import BLOB_COLUMNS
-from master.store.json_codec import decode_json, encode_json
 from master.store.migrate import STATE, Migrations, current_revision
-from master.store.rows import fetch
+from master.store.sql.json_codec import decode_json, encode_json
+from master.store.sql.rows import fetch
 from windlass.base.errors import InvalidState
 
 

@@ -23,7 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from master.api.access import KNOWN
-from master.api.middleware import PROXY
+from master.api.http.middleware import PROXY
 
 log = structlog.get_logger(__name__)
 

@@ -280,7 +280,7 @@ def _assumed(machines: Mapping[int, str]) -> str:
 
 
 def _seconds(option: str, text: str, *, least: float = 0.0) -> float:
-    from windlass.base.durations import parse_duration
+    from windlass.base.formats.durations import parse_duration
 
     try:
         seconds = parse_duration(text).total_seconds()

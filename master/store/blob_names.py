@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from master.store import tables
-from master.store.statements import table_of
+from master.store.sql.statements import table_of
 from master.store.store import Store
 
 BLOB_COLUMNS = (

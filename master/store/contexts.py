@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from master.store.blobs import BlobStore
 from windlass.base.errors import InvalidConfig
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 MAX_CONTEXT_BYTES = 95 * 1024 * 1024
 """Decoded size of all files, as the clients count it too."""

@@ -16,7 +16,7 @@ from sqlalchemy import JSON, Column, Dialect, TypeDecorator
 from sqlmodel import Field
 
 from windlass.base.errors import UnreadableDocument
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 VERSION, BODY = "$version", "$document"
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from master.store.statements import table_of
+from master.store.sql.statements import table_of
 from master.store.tables import Leader
 from windlass.base.errors import LeaseHeld, LeaseLost
 

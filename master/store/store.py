@@ -18,14 +18,14 @@ from sqlalchemy import Connection, Integer, Select, func, literal, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
-from master.store.database import Database, open_database
-from master.store.faults import as_windlass_error
 from master.store.lease import LeaderCandidate
 from master.store.migrate import STATE, upgrade
-from master.store.rows import fetch
-from master.store.statements import apply_units, count_rows, table_of
+from master.store.sql.database import Database, open_database
+from master.store.sql.faults import as_windlass_error
+from master.store.sql.rows import fetch
+from master.store.sql.statements import apply_units, count_rows, table_of
+from master.store.sql.writer import Lane, Writer
 from master.store.unit_of_work import UnitOfWork
-from master.store.writer import Lane, Writer
 from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost, WindlassError
 

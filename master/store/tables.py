@@ -13,9 +13,9 @@ from sqlalchemy import BigInteger, Column, Index, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from master.store import documents
-from master.store.columns import BIG_ID, NAMING, Mapped, json_column, time_column
 from master.store.documents import document_column
-from windlass.base.json_types import JsonObject
+from master.store.sql.columns import BIG_ID, NAMING, Mapped, json_column, time_column
+from windlass.base.formats.json_types import JsonObject
 
 SQLModel.metadata.naming_convention = NAMING
 
@@ -332,7 +332,7 @@ class CheckpointGc(SQLModel, table=True):
     """Of the task whose log tells of it: `<experiment id>.<uuid>`."""
     experiment_id: Mapped[int] = Field(index=True)
     kind: Mapped[str]
-    """`master.experiments.garbage.GcKind`."""
+    """`master.experiments.lifecycle.garbage.GcKind`."""
     checkpoints: Mapped[list[str]] = json_column()
     """Uuids, if it is about some."""
     globs: Mapped[list[str]] = json_column()

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from master.core.actor import Actor
-from master.core.expconf.documents import MalformedDocument, read_document
-from master.core.expconf.experiment import ROOT
 from master.core.expconf.kinds import GenericConfig
+from master.core.expconf.models.experiment import ROOT
+from master.core.expconf.parsing.documents import MalformedDocument, read_document
 from master.core.expconf.secrets import masked
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
@@ -32,7 +32,7 @@ from master.tasks.persistence import task_from_row
 from master.tasks.service import CheckedTask, InteractiveService, NewTask
 from master.tasks.state import NO_PAUSE, Ending, TaskPhase, TaskState
 from windlass.base.errors import InvalidArgument, InvalidConfig, InvalidState, NotFound
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 SUBMITTED = "submitted"
 """The configuration as it was sent, over that of the forked task."""

@@ -24,7 +24,7 @@ from master.core.jobs import JobType
 from master.tasks import tensorboards
 from master.tasks.shell_keys import KeyOptions, new_keys, shell_files
 from rm_backends.base import BindMount, TaskFile
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 ENTRYPOINT = "DET_COMMAND_ENTRYPOINT"
 """The variable with the argument vector, a JSON list: one word is run by a shell, several are executed as they are."""

@@ -18,8 +18,8 @@ from master.core.jobs import JobChange, SetPlace, SetPriority
 from master.core.reasons import Reason
 from master.tasks.kinds import Readiness
 from master.tasks.state import Ending, TaskPhase, TaskState
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidArgument, InvalidState
+from windlass.base.formats.durations import format_duration
 
 SUCCESS = "success"
 """The exit status that the published clients know."""

@@ -18,9 +18,9 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
-from master.core.expconf.environment import Image
 from master.core.expconf.interactive import TaskConfig, complete_task
-from master.core.expconf.normalise import normalise
+from master.core.expconf.models.environment import Image
+from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.templates import Template, naming, task_over_template
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
@@ -47,8 +47,8 @@ from windlass.base.errors import (
     Unfulfillable,
     Unsatisfiable,
 )
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.ids import Ids
-from windlass.base.json_types import JsonMapping
 from windlass.base.no_effect import keys_without_effect
 
 log = structlog.get_logger(__name__)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from master.allocations.peer_ssh import SSH_DIR
 from rm_backends.base import TaskFile
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 PRIVATE, PUBLIC = "private_key", "public_key"
 

@@ -22,7 +22,7 @@ from master.allocations.start_failures import StartFailure
 from master.core.expconf.interactive import TaskConfig
 from master.core.jobs import JobType
 from master.tasks.kinds import KINDS, TaskKind
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 NO_PAUSE = "no_pause"
 """Of the details of what could be paused otherwise."""

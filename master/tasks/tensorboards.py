@@ -19,7 +19,7 @@ from master.core.expconf.secrets import is_reference, replaced
 from master.core.expconf.templates import Template
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.errors import InvalidArgument, PermissionDenied
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 MAX_TRIALS = 100
 """Of one TensorBoard: it reads the files of all of them again and again."""

@@ -20,7 +20,7 @@ from master.store.unit_of_work import UnitOfWork
 from master.templates.queries import TemplateQueries
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ from fastapi.responses import Response
 
 from master.api.access import is_loopback
 from master.api.errors import status_of
-from master.api.known_hosts import host_in, origin_of
+from master.api.http.known_hosts import host_in, origin_of
 from master.api.permits import public
 from master.api.services import ApiContext, TheApi
-from master.api.session.routes import keep_token
+from master.api.users.session import keep_token
 from master.webui.pages import PageRoute, page, redirect
 from master.webui.redirects import own_path
 from windlass.base.errors import InvalidArgument, WindlassError

@@ -12,7 +12,7 @@ from agent_bootstrap.scripts.user_data import UserDataInputs, user_data
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.providers.base import LaunchIntent
 from provisioner.sections.cloud import CloudSection, PoolMachines, SectionT
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.tls.trust import read_certificates
 
 _LONGEST: Mapping[str, Any] = {

@@ -23,7 +23,7 @@ from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.experiments.metadata import ExperimentMetadata
-from master.experiments.reports import ReportService
+from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import PoolQueues
@@ -37,8 +37,8 @@ from master.tasks.service_tokens import ServiceTokens
 from master.tasks.shell_keys import KeyOptions
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.ids import Ids
-from windlass.base.json_types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from provisioner.sections.gcp import GcpMachines
 from provisioner.types import OfferKey
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState
-from windlass.base.image_reference import DEFAULT_REGISTRY
+from windlass.base.formats.image_reference import DEFAULT_REGISTRY
 
 DOCKER_HUB = "https://index.docker.io/v1/"
 Kind: TypeAlias = tuple[str, str, str]

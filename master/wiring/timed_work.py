@@ -17,9 +17,9 @@ from master.auth.service import AuthService
 from master.costs.recorder import CostRecorder
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
-from master.store.agents_repository import AgentsRepository
 from master.store.blob_names import named_blobs
 from master.store.blobs import BlobStore
+from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from windlass.base.clock import Clock
 from windlass.base.loop import Loop

@@ -11,7 +11,7 @@ from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.fleet.instances import InstanceState
 from provisioner.fleet.state import FleetState, PoolSetup
 from provisioner.planning.explain import unseen_text
-from provisioner.planning.stop_value import start_of
+from provisioner.planning.scale_down.stop_value import start_of
 from provisioner.types import Offer, OfferKey, Scope
 
 

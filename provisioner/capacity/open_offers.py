@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from provisioner.capacity.memory import Block, CapacityMemory
 from provisioner.capacity.refusals import BlockKind
 from provisioner.planning.plan_types import MachinePhase, PlanInput
-from provisioner.planning.remaining_quota import QuotasLeft
+from provisioner.planning.scale_up.remaining_quota import QuotasLeft
 from provisioner.types import Offer, Scope
 
 MAX_INDEPENDENT_GROUP = 8

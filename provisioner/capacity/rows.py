@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from provisioner.capacity.memory import Block, Boots, CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.types import Offer, OfferKey, Scope
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 Row = dict[str, Any]
 _T = TypeVar("_T")

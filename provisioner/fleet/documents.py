@@ -17,7 +17,7 @@ from provisioner.fleet.state import FleetState
 from provisioner.images.records import bake_document, bake_from_document
 from provisioner.money.prices import SpendLedger
 from provisioner.ports import FleetDocuments
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 _LESSONS_AT_FIRST = "offers"
 _LEDGER: StrictJson[SpendLedger] = StrictJson(SpendLedger)

@@ -18,7 +18,7 @@ from provisioner.fleet.intents import IntentRecord, IntentState, launch_call
 from provisioner.fleet.state import FleetState
 from provisioner.fleet.stops import START_RETRY_S, STOP_RETRY_S
 from provisioner.images.records import asked_for_images, due_images
-from provisioner.planning.stop_value import start_of
+from provisioner.planning.scale_down.stop_value import start_of
 from provisioner.providers.base import LimitedCall
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from provisioner.money.prices import usd_for
 from provisioner.types import Market, Notice, Offer
 from windlass.base.errors import Conflict
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 LOST_CORDON_S = 30.0
 """An agent silent for longer is no capacity any more."""

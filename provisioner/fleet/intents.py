@@ -23,8 +23,8 @@ from typing import Any
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.base import LaunchIntent
 from provisioner.types import Offer
-from windlass.base.json_types import JsonMapping
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.json_types import JsonMapping
+from windlass.base.formats.strict_json import StrictJson
 
 
 class IntentState(StrEnum):

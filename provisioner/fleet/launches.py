@@ -31,7 +31,7 @@ from provisioner.planning.plan_types import Launch
 from provisioner.providers.base import FoundGroup, FoundInstance, FoundState, LaunchIntent
 from provisioner.providers.errors import Refusal
 from windlass.base.errors import WindlassError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 RETRY_FIRST_S = 1.0
 RETRY_CAP_S = 30.0

@@ -17,7 +17,7 @@ from provisioner.fleet.stopped_pools import stopped_pools
 from provisioner.money.budgets import Money, Spending
 from provisioner.money.months import month_of, month_start
 from provisioner.planning.plan_types import Machine, MachinePhase, PlanInput, PoolInput
-from provisioner.planning.stop_value import start_of
+from provisioner.planning.scale_down.stop_value import start_of
 from provisioner.providers.images import is_bake
 from provisioner.types import Offer, PoolDemand
 

@@ -14,7 +14,6 @@ from math import inf
 
 from provisioner.capacity.refusals import BlockKind, Unseen
 from provisioner.fleet.builder import FleetStateBuilder
-from provisioner.fleet.cancellations import Stops
 from provisioner.fleet.instances import (
     BOOTS,
     CONSOLE_SAYS,
@@ -57,10 +56,11 @@ from provisioner.fleet.state import (
     TokenIsSpent,
     TryAgain,
 )
+from provisioner.fleet.stop_answers import Stops
 from provisioner.fleet.stops import cannot_stop, never_started, stopping, switched
 from provisioner.images.bakes import PassBakes
 from provisioner.planning.plan_types import Launch, Move, Plan
-from provisioner.planning.stop_value import start_of
+from provisioner.planning.scale_down.stop_value import start_of
 from provisioner.providers.base import FoundInstance, FoundState
 from provisioner.providers.images import is_bake
 from provisioner.types import Notice, Offer, Scope

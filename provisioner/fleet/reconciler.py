@@ -73,8 +73,8 @@ from provisioner.types import (
 )
 from windlass.base.clock import Clock
 from windlass.base.errors import WindlassError
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.ids import Ids
-from windlass.base.json_types import JsonMapping
 from windlass.base.loop import Loop
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from provisioner.fleet.instances import SWITCHED, InstanceRecord, InstanceState
 from provisioner.fleet.state import FleetState, PoolSetup
 from provisioner.fleet.stops import stop_may_come
 from provisioner.planning.plan_types import StoppedMachine
-from provisioner.planning.stop_value import start_of, start_offers
+from provisioner.planning.scale_down.stop_value import start_of, start_offers
 from provisioner.types import Offer, PoolDemand
 
 

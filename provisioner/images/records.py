@@ -10,7 +10,7 @@ from typing import Any
 
 from provisioner.providers.images import ImageOrder
 from provisioner.types import Offer
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 
 class BakeState(StrEnum):

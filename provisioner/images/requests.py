@@ -11,10 +11,10 @@ from provisioner.fleet.instances import BootNote
 from provisioner.fleet.intents import launch_in_general
 from provisioner.fleet.state import BakeAsked, BakeCancelled, BakeInstalled, FleetState, Said
 from provisioner.images.records import BakeRecord, BakeState
-from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import PlanInput
-from provisioner.planning.remaining_quota import QuotasLeft
+from provisioner.planning.scale_down.idle_time import IdleTimes
+from provisioner.planning.scale_up.limits import PoolLimits, cluster_purse
+from provisioner.planning.scale_up.remaining_quota import QuotasLeft
 from provisioner.providers.base import Provider
 from provisioner.providers.images import BAKE, MakesImages, image_name
 from provisioner.types import Offer

@@ -25,11 +25,7 @@ from provisioner.capacity.open_offers import MAX_INDEPENDENT_GROUP, OpenOffers
 from provisioner.planning import explain
 from provisioner.planning.availability import availability
 from provisioner.planning.bins import Bin, Bins, bins_of, whole_place
-from provisioner.planning.consolidation import Consolidation
 from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
-from provisioner.planning.idle import idle_decision, leaving, ready_machines, unclaimed_launches
-from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import (
     Cancellation,
     KeepReason,
@@ -41,13 +37,22 @@ from provisioner.planning.plan_types import (
     PoolInput,
     Termination,
 )
-from provisioner.planning.purchase import Purchase, Quote, next_purchase, slot_share
-from provisioner.planning.purchase_list import NewNode, PurchaseList
 from provisioner.planning.queued import Overdue
-from provisioner.planning.quotes import Quotes
-from provisioner.planning.stop_value import StopChoice, stopped_ends, with_starts
+from provisioner.planning.scale_down.consolidation import Consolidation
+from provisioner.planning.scale_down.idle import (
+    idle_decision,
+    leaving,
+    ready_machines,
+    unclaimed_launches,
+)
+from provisioner.planning.scale_down.idle_time import IdleTimes
+from provisioner.planning.scale_down.stop_value import StopChoice, stopped_ends, with_starts
+from provisioner.planning.scale_up.limits import PoolLimits, cluster_purse
+from provisioner.planning.scale_up.purchase import Purchase, Quote, next_purchase, slot_share
+from provisioner.planning.scale_up.purchase_list import NewNode, PurchaseList
+from provisioner.planning.scale_up.quotes import Quotes
+from provisioner.planning.scale_up.user_budgets import within_user_budgets
 from provisioner.planning.unschedulable import UnmetDemand
-from provisioner.planning.user_budgets import within_user_budgets
 from provisioner.types import Offer, PoolAvailability
 
 

@@ -12,12 +12,12 @@ from master.core.unmet import unmet
 from provisioner.capacity.open_offers import OpenOffers
 from provisioner.planning.explain import unseen_text
 from provisioner.planning.gang_classes import GangClass, gang_classes, nodes_needed
-from provisioner.planning.idle_time import IdleTimes
-from provisioner.planning.limits import PoolLimits, cluster_purse
 from provisioner.planning.plan_types import Launch, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
-from provisioner.planning.quotes import Quotes
-from provisioner.planning.remaining_quota import QuotasLeft
+from provisioner.planning.scale_down.idle_time import IdleTimes
+from provisioner.planning.scale_up.limits import PoolLimits, cluster_purse
+from provisioner.planning.scale_up.quotes import Quotes
+from provisioner.planning.scale_up.remaining_quota import QuotasLeft
 from provisioner.planning.unschedulable import refusal_text
 from provisioner.types import PAID_MARKETS, Gang, Market, Offer
 

@@ -13,9 +13,9 @@ from provisioner.capacity.memory import Block
 from provisioner.capacity.refusals import BlockKind
 from provisioner.planning.explain import common_kind, listed, offer_name, trouble_text, unseen_text
 from provisioner.planning.gang_classes import GangClass, nodes_needed
-from provisioner.planning.limits import PoolLimits
 from provisioner.planning.plan_types import PoolInput
-from provisioner.planning.quotes import Quotes
+from provisioner.planning.scale_up.limits import PoolLimits
+from provisioner.planning.scale_up.quotes import Quotes
 from provisioner.types import Offer
 
 

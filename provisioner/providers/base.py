@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 
 class LimitedCall(StrEnum):

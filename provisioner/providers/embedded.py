@@ -31,7 +31,7 @@ from provisioner.providers.errors import Refusal, refusal_kind
 from provisioner.types import Market, Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError, WindlassError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 REGION = "local"
 """Of every embedded offer. What costs money has another."""

@@ -31,7 +31,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from provisioner.planning.stop_value import START_SHARE
+from provisioner.planning.scale_down.stop_value import START_SHARE
 from provisioner.providers.base import FoundInstance, FoundState, LaunchIntent
 from provisioner.types import OfferKey
 from windlass.base.clock import Clock

@@ -7,14 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.core.expconf.errors import nearest
-from master.core.expconf.schema import (
+from master.core.expconf.models.schema import (
     Integer,
     Item,
     Items,
     NonNegative,
     Section,
 )
+from master.core.expconf.parsing.errors import nearest
 from provisioner.money.price_book import known_types
 from provisioner.providers.aws.names import REGIONS, TYPE_NAME, is_zone_of
 from provisioner.sections.cloud import (

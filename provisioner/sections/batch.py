@@ -8,16 +8,16 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from master.core.expconf.durations import PositiveDuration
-from master.core.expconf.schema import Items, Number, Positive, Section
+from master.core.expconf.models.durations import PositiveDuration
+from master.core.expconf.models.schema import Items, Number, Positive, Section
 from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.slurm.rest.submission import problems as rest_problems
 from provisioner.sections.slurm_api import SlurmApiSection, require_many_users, require_slurm
-from windlass.base.duration_field import Duration
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidArgument
-from windlass.base.sizes import Size
+from windlass.base.formats.duration_field import Duration
+from windlass.base.formats.durations import format_duration
+from windlass.base.formats.sizes import Size
 from windlass.install.hosts import parse_host
 
 

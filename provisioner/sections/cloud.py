@@ -13,11 +13,18 @@ from pydantic import AfterValidator, Field, field_validator
 
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.scripts.boot_files import agent_keys
-from master.core.expconf.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
-from master.core.expconf.errors import nearest
-from master.core.expconf.schema import FreeMap, Integer, NonNegative, Number, Positive, Section
+from master.core.expconf.models.durations import IdlePeriod, NonNegativeDuration, PositiveDuration
+from master.core.expconf.models.schema import (
+    FreeMap,
+    Integer,
+    NonNegative,
+    Number,
+    Positive,
+    Section,
+)
+from master.core.expconf.parsing.errors import nearest
 from windlass.base.errors import InvalidConfig
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 from windlass.base.no_effect import NoEffect
 
 SITE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

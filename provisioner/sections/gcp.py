@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from master.core.expconf.durations import PositiveDuration
-from master.core.expconf.errors import nearest
-from master.core.expconf.schema import FreeMap, Integer, Items, NonNegative, Section
+from master.core.expconf.models.durations import PositiveDuration
+from master.core.expconf.models.schema import FreeMap, Integer, Items, NonNegative, Section
+from master.core.expconf.parsing.errors import nearest
 from provisioner.money.price_book import BUNDLED, known_types, read_table
 from provisioner.providers.gcp.names import (
     ATTACHED,

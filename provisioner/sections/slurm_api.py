@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import field_validator, model_validator
 
-from master.core.expconf.schema import Items, Section
+from master.core.expconf.models.schema import Items, Section
 
 UNIX, INETD, PYSLURM = "unix:", "inetd:", "pyslurm:"
 

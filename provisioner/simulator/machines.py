@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from provisioner.planning.stop_value import START_SHARE
+from provisioner.planning.scale_down.stop_value import START_SHARE
 from provisioner.providers.base import (
     AnswersAtOnce,
     FoundInstance,

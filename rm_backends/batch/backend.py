@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from master.core.scheduler.dispatch import decide_dispatch
+from master.core.scheduler.policies.dispatch import decide_dispatch
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.options import PoolOptions

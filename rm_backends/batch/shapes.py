@@ -15,8 +15,8 @@ from provisioner.batch.job_files import JobShape
 from provisioner.leases.shapes import job_shape
 from provisioner.sections.batch import BatchSection
 from rm_backends.base import AllocationRequest
-from windlass.base.durations import format_duration
 from windlass.base.errors import Unsatisfiable
+from windlass.base.formats.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from windlass.storage import (
     open_storage,
     require_usable,
 )
-from windlass.storage.object_transfers import PART, RANGE
+from windlass.storage.buckets.object_transfers import PART, RANGE
 
 BUCKET = "bucket"
 LARGE = 2 * PART + 5
@@ -225,7 +225,7 @@ def test_an_answer_that_is_cut_once_is_asked_for_again(
 def test_an_object_that_is_replaced_while_it_is_read_is_no_mixture(
     proxy: FaultyProxy, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.storage.object_transfers.RANGE", 256 * 1024)
+    monkeypatch.setattr("windlass.storage.buckets.object_transfers.RANGE", 256 * 1024)
     storage = s3(proxy.url)
     storage.upload(model, "u", ["large"])
     pieces = storage.read("u", "large")

@@ -37,12 +37,12 @@ from master.core.expconf.references import take_secrets
 from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
-from master.experiments.log_watch import LogWatch
+from master.experiments.reports.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
 from master.logs.store import LogStore
 from master.store import tables
-from master.store.agents_repository import AgentsRepository
 from master.store.blobs import BlobStore
+from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.templates.service import TemplateService

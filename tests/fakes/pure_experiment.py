@@ -13,10 +13,10 @@ from master.allocations.backoff import LONGEST_PAUSE_S
 from master.allocations.effects import AskResources, Effect, StartContainers
 from master.core.expconf import ClusterDefaults, ExperimentConfig, complete
 from master.core.searcher.search import Search
-from master.experiments import machine
-from master.experiments.deadlines import Deadlines
-from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
-from master.experiments.step_builder import Env, ExperimentStep, LoggedEvent
+from master.experiments.lifecycle import machine
+from master.experiments.lifecycle.deadlines import Deadlines
+from master.experiments.lifecycle.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep, LoggedEvent
 from master.experiments.waiting import waiting_reasons
 from rm_backends.base import Container, ContainerExit, ContainerPhase
 

@@ -16,9 +16,9 @@ from master.allocations.policy import ClusterPolicy
 from master.checkpoints.workers import Deleter
 from master.core.expconf import ClusterDefaults
 from master.core.reasons import Reason
-from master.experiments.creation import NewExperiment
+from master.experiments.lifecycle.state import TrialState
 from master.experiments.live import LiveExperiment
-from master.experiments.state import TrialState
+from master.experiments.submission.creation import NewExperiment
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.store import Store

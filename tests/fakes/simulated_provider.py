@@ -13,7 +13,7 @@ from itertools import count
 
 from provisioner.capacity.refusals import BlockKind
 from provisioner.money.prices import usd_for
-from provisioner.planning.stop_value import START_SHARE
+from provisioner.planning.scale_down.stop_value import START_SHARE
 from provisioner.providers.base import (
     Accepted,
     FoundGroup,
@@ -30,7 +30,7 @@ from provisioner.providers.errors import Refusal, TokenSpent
 from provisioner.types import Offer, OfferKey, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import CapacityError, ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from sqlalchemy import Connection
 from master.api.services import Services
 from master.app import Master, MasterOptions
 from master.store import store as store_module
-from master.store.database import Database, open_database
-from master.store.statements import apply_units
+from master.store.sql.database import Database, open_database
+from master.store.sql.statements import apply_units
 from master.store.unit_of_work import UnitOfWork
 from tests.fakes.memory_channel import MemoryChannel
 

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import yaml
 
-from provisioner.planning import move_value as move_worth
+from provisioner.planning.scale_down import move_value as move_worth
 from tests.simulation.days import run_seed
 from tests.simulation.faults import STRIKES, Fault
 from tests.simulation.scenario import Outcome

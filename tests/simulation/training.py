@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 from agent_bootstrap.protocol import ContainerSpec
 from master.api.services import Services
 from master.core.searcher.types import ExitReason
-from master.experiments.metrics import TRAINING, VALIDATION, PostedMetrics
-from master.experiments.reports import CheckpointReport
+from master.experiments.reports.metrics import TRAINING, VALIDATION, PostedMetrics
+from master.experiments.reports.service import CheckpointReport
 from tests.simulation.process import Handler, Unreachable
 from windlass.base.clock import Clock
 from windlass.base.errors import (

@@ -13,7 +13,7 @@ from provisioner.types import Offer
 from tests.fakes.simulated_provider import SimulatedProvider
 from tests.simulation.invariants import Invariants
 from tests.simulation.process import MasterProcess
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from agent_bootstrap.protocol import Channel, ChannelClosed, ContainerSpec
 from master.app import MasterOptions
 from master.auth.join_tokens import SECRET_BYTES, JoinTokenSigner
 from master.config import MasterConfig
-from master.experiments.creation import NewExperiment
+from master.experiments.submission.creation import NewExperiment
 from master.recovery.identity import FolderState, Identity, write_identity
 from master.wiring.launch_tokens import JOIN_WITHIN
 from provisioner.types import Offer, OfferKey

@@ -14,10 +14,10 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
-from master.core.expconf.environment import CONTAINERS, PROCESSES, SHM_SIZES
-from master.core.expconf.schema import MAX_INT
+from master.core.expconf.models.environment import CONTAINERS, PROCESSES, SHM_SIZES
+from master.core.expconf.models.schema import MAX_INT
 from tools.reference.keys import Key, keys_of
-from windlass.base.durations import format_duration
+from windlass.base.formats.durations import format_duration
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",

@@ -21,9 +21,9 @@ MODULES = {
     "TRIAL": "windlass.launch.trial",
     "COMMAND": "windlass.launch.command",
     "GENERIC": "windlass.launch.generic",
-    "SHELL": "windlass.launch.shell",
-    "NOTEBOOK": "windlass.launch.notebook",
-    "TENSORBOARD": "windlass.launch.tensorboard",
+    "SHELL": "windlass.launch.services.shell",
+    "NOTEBOOK": "windlass.launch.services.notebook",
+    "TENSORBOARD": "windlass.launch.services.tensorboard",
 }
 """By the type of the task: `prepare` comes before the startup hooks, and `start` after them."""
 

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import IO, Any
 
 from windlass.base.errors import InvalidArgument, WindlassError
-from windlass.base.trial_class import PACKAGE, is_trial_class
+from windlass.base.formats.trial_class import PACKAGE, is_trial_class
 from windlass.core._info import ClusterInfo
 from windlass.core._session import TaskSession
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windlass.base.errors import InvalidArgument
-from windlass.base.trial_class import PACKAGE, is_trial_class, needs_package
+from windlass.base.formats.trial_class import PACKAGE, is_trial_class, needs_package
 
 
 def require_python(environ: Mapping[str, str]) -> None:

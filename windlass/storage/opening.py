@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from windlass.base.errors import InvalidConfig, StorageError
 from windlass.storage.base import Storage
+from windlass.storage.buckets.trust import require_trusted
 from windlass.storage.local import LocalStorage
 from windlass.storage.patience import TRANSFERS, Patience
-from windlass.storage.trust import require_trusted
 
 _PROBE, _CONTENT = "probe", b"written to see whether checkpoints can be stored\n"
 
@@ -41,15 +41,15 @@ def open_storage(
         case "directory":
             return LocalStorage(Path(_required(section, "container_path")))
         case "s3":
-            from windlass.storage.s3 import open_s3
+            from windlass.storage.buckets.s3 import open_s3
 
             return open_s3(section, os.environ, patience)
         case "gcs":
-            from windlass.storage.gcs import open_gcs
+            from windlass.storage.buckets.gcs import open_gcs
 
             return open_gcs(section, os.environ, patience)
         case "azure":
-            from windlass.storage.azure import open_azure
+            from windlass.storage.buckets.azure import open_azure
 
             return open_azure(section, os.environ, patience)
         case other:

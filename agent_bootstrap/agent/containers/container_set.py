@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.containers.container import ContainerRun, Life
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
 from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_shipper import LogShipper
-from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.metadata.tasks import MetadataOfTasks
 from agent_bootstrap.agent.runtimes.base import Runtime
 from agent_bootstrap.protocol import (

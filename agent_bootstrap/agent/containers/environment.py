@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from agent_bootstrap.agent.batch_node import inherited
+from agent_bootstrap.agent.batch.node import inherited
 from agent_bootstrap.agent.containers.directory import ContainerDir
 from agent_bootstrap.agent.gpus.gpu import Gpu
 from agent_bootstrap.protocol import ContainerSpec, Slot, SlotKind

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
 from agent_bootstrap.agent.containers.log_lines import OutputLines, read_lines
-from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.protocol import ChannelClosed, LogBatch
 from windlass.base.clock import Clock
 

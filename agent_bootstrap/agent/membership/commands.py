@@ -20,10 +20,10 @@ from agent_bootstrap.agent.membership.leave import Farewell, joined_options, lea
 from agent_bootstrap.agent.membership.places import places
 from agent_bootstrap.agent.options import one_token
 from agent_bootstrap.agent.trust_options import NO_TRUST, TrustOptions
-from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument
+from windlass.base.formats.durations import parse_duration
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
-from windlass.base.plurals import counted
 
 TOKEN_VARIABLE = "WINDLASS_JOIN_TOKEN"  # noqa: S105 - the name of a variable
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from agent_bootstrap.agent.credential import load_or_create
-from agent_bootstrap.agent.master_trust import BY_OPTIONS
+from agent_bootstrap.agent.connection.credential import load_or_create
+from agent_bootstrap.agent.connection.master_trust import BY_OPTIONS
 from agent_bootstrap.agent.membership.master_calls import AgentStatus, MasterCalls
 from agent_bootstrap.agent.membership.places import AgentPaths
 from agent_bootstrap.agent.membership.systemd import ServiceError, Systemd

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agent_bootstrap.agent.announcement import FILE as ANNOUNCEMENT
-from agent_bootstrap.agent.announcement import LOCK, announce, is_running
+from agent_bootstrap.agent.connection.credential import CREDENTIAL_FILE, load_or_create
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerDirs
-from agent_bootstrap.agent.credential import CREDENTIAL_FILE, load_or_create
 from agent_bootstrap.agent.machine import REMEMBERED
+from agent_bootstrap.agent.membership.announcement import FILE as ANNOUNCEMENT
+from agent_bootstrap.agent.membership.announcement import LOCK, announce, is_running
 from agent_bootstrap.agent.membership.master_calls import MasterCalls, MasterRefused
 from agent_bootstrap.agent.membership.places import AgentPaths
 from agent_bootstrap.agent.membership.systemd import Systemd
@@ -25,7 +25,7 @@ from agent_bootstrap.agent.runtimes.engine.image_record import FILE as IMAGE_REC
 from agent_bootstrap.protocol import Leaving
 from agent_bootstrap.supervisor.contact import FILE as CONTACT
 from windlass.base.errors import Conflict
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.base.processes import ProcessName
 from windlass.base.processes import is_running as process_runs
 

@@ -13,7 +13,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from agent_bootstrap.agent.master_trust import BY_KEYS, WaysOut, context_for, why_refused
+from agent_bootstrap.agent.connection.master_trust import BY_KEYS, WaysOut, context_for, why_refused
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.bounds import error_words
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from agent_bootstrap.agent.metadata.credentials import AwsRole, GoogleAccount, NoRole
 from agent_bootstrap.agent.metadata.http1 import HttpReply
 from windlass.base.clock import Clock
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from agent_bootstrap.agent.metadata.services import Ec2Service, GceService
 from windlass.base.clock import Clock
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 AWS_EARLY = timedelta(minutes=15)
 """SDKs of AWS ask for new ones that long before the end."""

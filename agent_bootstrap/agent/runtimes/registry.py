@@ -11,8 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.containers.environment import NodeFacts
-from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.agent.runtimes.base import Runtime

@@ -1,1 +1,4 @@
-"""Checkpoints: reports, lists, changes."""
+"""Checkpoints: reports, lists, changes.
+
+Downloads stream an archive that a process of the master packs.
+"""

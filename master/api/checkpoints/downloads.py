@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from master.api.access import Caller, Visible
 from master.api.errors import Stopping, error_response, status_of
-from master.api.held import ServerStop, WhileWanted
+from master.api.http.held import ServerStop, WhileWanted
 from master.api.permits import VISIBLE, permit
 from master.api.routing import ApiRoute
 from master.api.services import TheApi

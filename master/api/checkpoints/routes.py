@@ -34,9 +34,9 @@ from master.api.targets import task_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
-from master.experiments.checkpoint_queries import CheckpointKey, CheckpointRow
-from master.experiments.metrics import number
-from master.experiments.reports import CheckpointReport
+from master.experiments.queries.checkpoints import CheckpointKey, CheckpointRow
+from master.experiments.reports.metrics import number
+from master.experiments.reports.service import CheckpointReport
 from master.parsing import in_parsing_thread
 from master.store.paging import cut
 from master.store.tables import Checkpoint

@@ -12,8 +12,8 @@ from master.api.values import finite, sizes, time
 from master.core.expconf.references import PoolSecrets
 from master.core.expconf.secrets import masked
 from master.core.visibility import Visibility
-from master.experiments.checkpoint_queries import CheckpointRow
-from master.experiments.metrics import number
+from master.experiments.queries.checkpoints import CheckpointRow
+from master.experiments.reports.metrics import number
 from master.store.tables import Checkpoint
 
 

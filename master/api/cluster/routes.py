@@ -12,7 +12,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
 from master.config import masked
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class Telemetry(TypedDict):

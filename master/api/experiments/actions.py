@@ -19,8 +19,8 @@ from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
+from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
-from master.experiments.state import Phase, already_ended
 from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])

@@ -20,7 +20,7 @@ from master.api.targets import experiment_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
-from master.experiments.queries import ExperimentFilter
+from master.experiments.queries.experiments import ExperimentFilter
 from master.store.paging import Page
 from windlass.base.errors import InvalidArgument, LeaseLost, NotFound, WindlassError
 

@@ -20,7 +20,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import Timestamp, finite, time
 from master.auth.permissions import Action
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 

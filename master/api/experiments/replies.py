@@ -8,7 +8,7 @@ from master.api.enums import ExperimentState, LaunchWarning
 from master.api.jobs.replies import JobSummary
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class Experiment(TypedDict):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from master.api.file_bodies import FileBody, parse_body
+from master.api.http.file_bodies import FileBody, parse_body
 from master.api.request_models import Body, Int32, Paging, Priority, Text, Word
 from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
 from master.store.contexts import ContextFile

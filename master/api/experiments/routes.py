@@ -41,15 +41,15 @@ from master.api.values import finite
 from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
-from master.experiments.admission import CheckedExperiment
-from master.experiments.creation import Created, NewExperiment
 from master.experiments.live import LiveExperiment
-from master.experiments.queries import ExperimentFilter, ExperimentRow
+from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
+from master.experiments.submission.admission import CheckedExperiment
+from master.experiments.submission.creation import Created, NewExperiment
 from master.parsing import in_parsing_thread
 from master.store.paging import Page
 from master.store.tables import Trial
 from windlass.base.errors import NotFound
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 

@@ -14,11 +14,11 @@ from master.api.values import RUN_ORDER, allocation_state, finite, time
 from master.core.expconf.secrets import masked
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
+from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
-from master.experiments.queries import ExperimentRow
-from master.experiments.state import Phase
+from master.experiments.queries.experiments import ExperimentRow
 from master.store.tables import Trial
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:

@@ -8,7 +8,7 @@ from master.api.agents.replies import Container
 from master.api.enums import LaunchWarning, TaskState
 from master.api.paging import Pagination
 from master.api.values import Timestamp
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class Command(TypedDict):

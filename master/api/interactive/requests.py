@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from master.api.file_bodies import FileBody
+from master.api.http.file_bodies import FileBody
 from master.api.request_models import Body, FreeObject, Int32, Text
 from master.api.services import ApiContext
 from master.auth.principal import Principal
 from master.core.expconf.templates import Template
 from master.core.visibility import Visibility
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 
 class LaunchTask(Body):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from master.api.access import Caller, Visible
 from master.api.enums import LaunchWarning
-from master.api.file_bodies import parse_body
+from master.api.http.file_bodies import parse_body
 from master.api.interactive import wire
 from master.api.interactive.kinds import KINDS, Shown, WireKind
 from master.api.interactive.requests import LaunchRequest, LaunchTask

@@ -12,7 +12,7 @@ from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.request_models import Int32
 from master.api.services import ApiContext
 from master.core.visibility import Visibility
-from master.experiments.queries import ExperimentFilter, ExperimentRow
+from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
 from master.parsing import in_parsing_thread
 from master.store.paging import Page
 from master.tasks.tensorboards import (

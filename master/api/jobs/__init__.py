@@ -1,1 +1,4 @@
-"""The job queue."""
+"""The job queue.
+
+It is listed, explained and reordered by resource pool.
+"""

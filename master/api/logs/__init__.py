@@ -1,1 +1,4 @@
-"""Logs of tasks and trials."""
+"""Logs of tasks and trials.
+
+They are searched, followed and, by agents and tasks, posted.
+"""

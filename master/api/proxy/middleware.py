@@ -10,7 +10,6 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_bootstrap.channels.streams import Stream
-from master.api.accept import asks_for_page
 from master.api.access import note_known, token_in
 from master.api.errors import (
     INVALID,
@@ -21,7 +20,8 @@ from master.api.errors import (
     answer_to,
     status_of,
 )
-from master.api.middleware import PROXY
+from master.api.http.accept import asks_for_page
+from master.api.http.middleware import PROXY
 from master.api.proxy.activity import NotedTraffic
 from master.api.proxy.headers import Header, in_query, kept_by_browser, service_token
 from master.api.proxy.http import CutShort, NoTaskAnswer, begin, exchange

@@ -1,1 +1,4 @@
-"""Resource pools."""
+"""Resource pools.
+
+They are shown from memory: what they have, what waits, and by which rules.
+"""

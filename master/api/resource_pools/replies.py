@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from master.api.enums import DeviceType, FittingPolicy, PoolType, SchedulerType
 from master.api.paging import Pagination
 from master.api.resource_pools.clouds import AwsDetail, GcpDetail
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class PriorityScheduler(TypedDict):

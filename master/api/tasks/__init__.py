@@ -1,1 +1,4 @@
-"""Tasks of all kinds."""
+"""Tasks of all kinds.
+
+`generic` creates trees of tasks; `allocations` is what the containers of a task ask and tell.
+"""

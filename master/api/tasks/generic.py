@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from master.api import targets
 from master.api.access import Caller, Visible, require
 from master.api.enums import LaunchWarning
-from master.api.file_bodies import FileBody, parse_body
+from master.api.http.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, generic_task, permit

@@ -14,7 +14,7 @@ from master.api.tasks import replies
 from master.api.tasks.replies import AllocationSummary, OldSummary, Resources
 from master.api.values import time
 from master.core.reasons import Reason
-from master.store.lease_repository import lease_from_document
+from master.store.repositories.leases import lease_from_document
 from master.store.tables import Allocation, BatchLease, Task
 from rm_backends.batch.leases import Lease, end_text
 from rm_backends.views import AgentView, QueueEntry

@@ -1,1 +1,4 @@
-"""Templates of configuration."""
+"""Templates of configuration.
+
+They are listed, created, changed, renamed and removed by name.
+"""

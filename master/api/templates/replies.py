@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from master.api.paging import Pagination
 from master.api.values import Timestamp
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class Template(TypedDict):

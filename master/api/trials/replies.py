@@ -8,7 +8,7 @@ from master.api.checkpoints.replies import CheckpointWorkload, MetricValues
 from master.api.enums import TrialState
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class MetricsWorkload(TypedDict):

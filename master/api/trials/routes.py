@@ -21,8 +21,8 @@ from master.auth.permissions import Action
 from master.core.reasons import Reason
 from master.core.searcher.types import ExitReason
 from master.experiments.live import LiveExperiment
-from master.experiments.metrics import TRAINING, VALIDATION, number
-from master.experiments.queries import TrialRow
+from master.experiments.queries.experiments import TrialRow
+from master.experiments.reports.metrics import TRAINING, VALIDATION, number
 from master.store.paging import cut
 from windlass.base.errors import InvalidArgument
 

@@ -10,9 +10,9 @@ from master.api.enums import TrialState
 from master.api.trials.replies import MetricsWorkload, Trial, Workload
 from master.api.values import allocation_state, finite, time
 from master.core.reasons import Reason
+from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
-from master.experiments.queries import TrialRow
-from master.experiments.state import Phase
+from master.experiments.queries.experiments import TrialRow
 from master.store.tables import Checkpoint, Metric
 
 

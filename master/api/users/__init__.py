@@ -1,1 +1,4 @@
-"""Users."""
+"""Users.
+
+`session` is login, logout, and who is calling.
+"""

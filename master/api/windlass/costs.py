@@ -16,7 +16,7 @@ from master.api.services import TheApi
 from master.auth.permissions import Action
 from master.costs.lines import GroupBy
 from master.costs.reports import CostSum, experiment_cost, summed
-from master.experiments.state import Phase
+from master.experiments.lifecycle.state import Phase
 from provisioner.money.lifetimes import CostKind
 from provisioner.money.months import month_of
 

@@ -1,1 +1,4 @@
-"""Workspaces and projects."""
+"""Workspaces and projects.
+
+Both are only read.
+"""

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from master.api.enums import WorkspaceState
 from master.api.paging import Pagination
 from master.api.values import Timestamp
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 class AgentUserGroup(TypedDict):

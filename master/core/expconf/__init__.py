@@ -4,8 +4,8 @@ from master.core.expconf.container_defaults import (
     TaskContainerDefaults,
     merge_container_defaults,
 )
-from master.core.expconf.experiment import ExperimentConfig
-from master.core.expconf.merging import merge
+from master.core.expconf.models.experiment import ExperimentConfig
+from master.core.expconf.parsing.merging import merge
 from master.core.expconf.reading import ClusterDefaults, check, complete, parse
 
 __all__ = [

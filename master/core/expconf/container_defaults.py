@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from master.core.expconf.environment import (
+from master.core.expconf.models.environment import (
     IN_CONTAINERS,
     NO_KUBERNETES,
     BindMount,
@@ -17,14 +17,14 @@ from master.core.expconf.environment import (
     RegistryAuth,
     TaskLimits,
 )
-from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
-from master.core.expconf.log_policies import LogPolicies, merge_log_policies
-from master.core.expconf.merging import merge_items
-from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
-from master.core.expconf.schema import FreeMap, Items, NonNegative, Positive, Section
-from master.core.expconf.sections import Pbs, Slurm
+from master.core.expconf.models.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
+from master.core.expconf.models.log_policies import LogPolicies, merge_log_policies
+from master.core.expconf.models.schema import FreeMap, Items, NonNegative, Positive, Section
+from master.core.expconf.models.sections import Pbs, Slurm
+from master.core.expconf.parsing.merging import merge_items
+from master.core.expconf.parsing.normalise import DEVICE_TYPES, normalise_container_defaults
+from windlass.base.formats.python_name import python_name
 from windlass.base.no_effect import NoEffect
-from windlass.base.python_name import python_name
 
 DEFAULT_SHM_SIZE_BYTES = 4 * 1024**3
 _PORT_RANGE = r"^(\d{1,5}:\d{1,5})?$"

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from master.core.expconf.environment import Environment, Image, ProxyPort
-from master.core.expconf.errors import clipped
-from master.core.expconf.normalise import DEVICE_TYPES
+from master.core.expconf.models.environment import Environment, Image, ProxyPort
+from master.core.expconf.parsing.errors import clipped
+from master.core.expconf.parsing.normalise import DEVICE_TYPES
 from master.core.expconf.secrets import is_reference
-from windlass.base.image_reference import EXAMPLES, BadImageName, parse_image
+from windlass.base.formats.image_reference import EXAMPLES, BadImageName, parse_image
 
 MAX_SHOWN = 200
 MAX_PORTS = 100

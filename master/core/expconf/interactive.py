@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from master.core.expconf.container_defaults import experiment_layer
-from master.core.expconf.documents import MalformedDocument, plain
-from master.core.expconf.environment import (
+from master.core.expconf.images import environment_problems
+from master.core.expconf.models.environment import (
     IN_CONTAINERS,
     IN_SIZED_SHM,
     BindMount,
@@ -21,20 +21,20 @@ from master.core.expconf.environment import (
     ShmSize,
     TaskLimits,
 )
-from master.core.expconf.errors import explain, first_problems, json_kind
-from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, ROOT
-from master.core.expconf.images import environment_problems
-from master.core.expconf.machine_requirements import MachineRequirements
-from master.core.expconf.merging import merge
-from master.core.expconf.normalise import normalise
+from master.core.expconf.models.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, ROOT
+from master.core.expconf.models.machine_requirements import MachineRequirements
+from master.core.expconf.models.schema import Items, NonNegative, Number, Priority, Section
+from master.core.expconf.models.sections import NATIVE_PARALLEL, Pbs, Slurm
+from master.core.expconf.parsing.documents import MalformedDocument, plain
+from master.core.expconf.parsing.errors import explain, first_problems, json_kind
+from master.core.expconf.parsing.merging import merge
+from master.core.expconf.parsing.normalise import normalise
+from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
-from master.core.expconf.schema import Items, NonNegative, Number, Priority, Section
-from master.core.expconf.sections import NATIVE_PARALLEL, Pbs, Slurm
-from master.core.expconf.texts import text_problems
 from master.core.words import three_words
-from windlass.base.duration_field import Duration
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats.duration_field import Duration
+from windlass.base.formats.durations import format_duration
 from windlass.base.no_effect import NoEffect
 
 _CONTAINER_KEYS = ("bind_mounts", "environment", "resources", "slurm", "pbs")

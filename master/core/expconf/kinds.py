@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
 
-from master.core.expconf.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
 from master.core.expconf.interactive import (
     Entrypoint,
     IdleTimeout,
@@ -16,9 +15,10 @@ from master.core.expconf.interactive import (
     TaskConfig,
     TaskResources,
 )
+from master.core.expconf.models.experiment import DEFAULT_PREEMPTION_TIMEOUT_S
+from master.core.expconf.models.schema import Items, NonNegative
 from master.core.expconf.reading import ClusterDefaults
-from master.core.expconf.schema import Items, NonNegative
-from windlass.base.durations import format_duration
+from windlass.base.formats.durations import format_duration
 from windlass.base.no_effect import NoEffect
 
 

@@ -9,19 +9,19 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, create_model
 
 from master.core.expconf.container_defaults import experiment_layer, prepend_batch_arguments
-from master.core.expconf.documents import MalformedDocument, read_document
-from master.core.expconf.errors import explain, first_problems, json_kind, path
-from master.core.expconf.experiment import IGNORED_KEYS, ROOT, WHAT, ExperimentConfig
-from master.core.expconf.hyperparameters import grid_gaps
 from master.core.expconf.images import environment_problems
-from master.core.expconf.log_policies import BUILT_IN, merge_log_policies
-from master.core.expconf.merging import merge
-from master.core.expconf.normalise import normalise
-from master.core.expconf.schema import Section
-from master.core.expconf.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
+from master.core.expconf.models.experiment import IGNORED_KEYS, ROOT, WHAT, ExperimentConfig
+from master.core.expconf.models.hyperparameters import grid_gaps
+from master.core.expconf.models.log_policies import BUILT_IN, merge_log_policies
+from master.core.expconf.models.schema import Section
+from master.core.expconf.models.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
+from master.core.expconf.models.storage import STORAGES
+from master.core.expconf.parsing.documents import MalformedDocument, read_document
+from master.core.expconf.parsing.errors import explain, first_problems, json_kind, path
+from master.core.expconf.parsing.merging import merge
+from master.core.expconf.parsing.normalise import normalise
+from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.secrets import MASK, holds_mask
-from master.core.expconf.storage import STORAGES
-from master.core.expconf.texts import text_problems
 from windlass.base.errors import InvalidConfig
 
 DEFAULT_PRIORITY = 42

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from master.core.expconf.normalise import DEVICE_TYPES, normalise_container_defaults
+from master.core.expconf.parsing.normalise import DEVICE_TYPES, normalise_container_defaults
 from master.core.expconf.reading import ClusterDefaults
 from master.core.expconf.secrets import REFERENCE, is_reference, replaced
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from master.core.expconf.storage import AzureStorage, CheckpointStorage, GcsStorage, S3Storage
+from master.core.expconf.models.storage import (
+    AzureStorage,
+    CheckpointStorage,
+    GcsStorage,
+    S3Storage,
+)
 
 _PLAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 """Amazon takes less in new buckets; old ones and other servers have these."""

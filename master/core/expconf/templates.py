@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from master.core.expconf.documents import MalformedDocument, plain, shown
-from master.core.expconf.environment import Environment
-from master.core.expconf.errors import as_model, first_problems, step
-from master.core.expconf.experiment import ROOT, ExperimentConfig
 from master.core.expconf.images import environment_problems
 from master.core.expconf.interactive import InteractiveConfig, TaskConfig
-from master.core.expconf.merging import merge
-from master.core.expconf.normalise import normalise
+from master.core.expconf.models.environment import Environment
+from master.core.expconf.models.experiment import ROOT, ExperimentConfig
+from master.core.expconf.parsing.documents import MalformedDocument, plain, shown
+from master.core.expconf.parsing.errors import as_model, first_problems, step
+from master.core.expconf.parsing.merging import merge
+from master.core.expconf.parsing.normalise import normalise
+from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.reading import check, refuse_masks
-from master.core.expconf.texts import text_problems
 from windlass.base.errors import InvalidArgument, InvalidConfig
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 MAX_NAME = 1_000
 """Characters."""

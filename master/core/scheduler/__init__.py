@@ -1,12 +1,11 @@
 """Requests and agents in, starts and releases out: `decide(PoolState) -> Decision`. Pure.
 
-Each policy is one module with a `decide` of its own; what they share has a module each: `fitting` (where a gang can
-be placed), `queue_order` (who is before whom), `shares` (how much a job is entitled to), `ledger` (the state by jobs),
-`usage` (slots in use), `availability` (slots as they will be), `victims` (what to ask back), `decision_builder` (a
-decision in the making), `backfill` (who may pass whom), `aux_places` (zero-slot tasks), `explain` and `unplaced` (why
-something waits). Around every policy stand `limits` (a `max_slots` that was lowered) and `guard` (gangs that starve:
-`reservations`, `release_forecast`), `end_times` (agents that will end) and `unfit_agents`
-(machines that are not what a request asks for).
+Each policy is one module of `policies` with a `decide` of its own; what they share has a module each: `fitting` (where
+a gang can be placed), `queue_order` (who is before whom), `ledger` (the state by jobs), `usage` (slots in use),
+`availability` (slots as they will be), `victims` (what to ask back), `decision_builder` (a decision in the making),
+`aux_places` (zero-slot tasks), `explain` and `unplaced` (why something waits). Around every policy stand `limits` (a
+`max_slots` that was lowered) and `guard` (gangs that starve: `reservations`, `release_forecast`), `end_times` (agents
+that will end) and `unfit_agents` (machines that are not what a request asks for).
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from master.core.scheduler import fair_share, priority, round_robin
 from master.core.scheduler.end_times import explain_kept_off, keep_off_ending
 from master.core.scheduler.guard import decide_guarded
 from master.core.scheduler.limits import over_limit
+from master.core.scheduler.policies import fair_share, priority, round_robin
 from master.core.scheduler.types import Decision, PoolState, SchedulerType
 from master.core.scheduler.unfit_agents import explain_unfit, keep_off_unfit
 

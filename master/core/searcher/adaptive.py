@@ -15,7 +15,7 @@ from master.core.searcher.asha import Asha, AshaState
 from master.core.searcher.method import Actions, ProgressSum
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 Step: TypeAlias = Callable[[Asha, AshaState], tuple[AshaState, Actions]]
 

@@ -19,7 +19,7 @@ from master.core.searcher.method import INVALID_REASONS, Actions, ProgressSum
 from master.core.searcher.metrics import WORST, ranked_metric, reported_units
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import ExitReason, RequestId, Stop
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 PROGRESS_AFTER_QUOTA = 1.2
 """Until all trials have entered the lowest rung, progress stays below 1/1.2: the last ones still have to train."""

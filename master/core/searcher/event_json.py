@@ -25,7 +25,7 @@ from master.core.searcher.types import (
     ValidationCompleted,
 )
 from windlass.base.errors import InvalidArgument
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 
 def event_to_json(event: Event) -> JsonObject:

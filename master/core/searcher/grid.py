@@ -14,7 +14,7 @@ from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.space import Choice, Const, DoubleRange, IntRange, LogRange, Nested, Space
 from master.core.searcher.types import Create
 from windlass.base.errors import InvalidConfig
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 
 def grid_size(space: Space) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Action, ExitReason, RequestId
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 Actions: TypeAlias = tuple[Action, ...]
 S = TypeVar("S")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from windlass.base.errors import InvalidArgument
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 WORST = sys.float_info.max
 """Rank of a trial that failed or diverged, in the order where smaller is better. Finite, so that JSON can carry it."""

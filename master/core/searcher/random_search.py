@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from master.core.searcher.method import INVALID_REASONS, Actions, ProgressSum
 from master.core.searcher.sampling import TrialFactory
 from master.core.searcher.types import Create, ExitReason, RequestId
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True, slots=True)

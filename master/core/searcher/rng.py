@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from windlass.base.errors import InvalidArgument
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 WORDS = 624
 MAX_SEED = 2**32 - 1

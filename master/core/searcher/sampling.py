@@ -9,7 +9,7 @@ from typing import Any
 from master.core.searcher.rng import Draws, RngState
 from master.core.searcher.space import Choice, Const, DoubleRange, IntRange, LogRange, Nested, Space
 from master.core.searcher.types import Create
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 TRIAL_SEEDS = 2**31
 """Trial seeds are integers below this: what 32-bit signed seeds of training libraries can hold."""

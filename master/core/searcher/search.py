@@ -41,7 +41,7 @@ from master.core.searcher.types import (
     ValidationCompleted,
 )
 from windlass.base.errors import NotFound
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 MethodState = CountState | AshaState | TournamentState
 

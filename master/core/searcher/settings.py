@@ -20,7 +20,7 @@ from master.core.searcher.grid import GridSearch
 from master.core.searcher.random_search import RandomSearch
 from master.core.searcher.space import Nested
 from windlass.base.errors import InvalidConfig
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 MAX_RUNGS = 100
 """More would mean a divisor so close to 1 that every rung stops nobody; it bounds states and planning."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from windlass.base.errors import InvalidConfig
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 MAX_INT = 2**63 - 1
 """Bounds are 64-bit in the wire format and in the random stream's rule for integers."""

@@ -11,7 +11,7 @@ from master.core.searcher.rng import RngState
 from master.core.searcher.search import MethodState, SearchState
 from master.core.searcher.types import ExitReason
 from windlass.base.errors import InvalidArgument
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 _KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = {
     "count": CountState,

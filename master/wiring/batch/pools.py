@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import select
 
-from agent_bootstrap.agent.scratch import OF_JOBS
+from agent_bootstrap.agent.batch.scratch import OF_JOBS
 from master.auth.join_tokens import JoinTokenSigner
 from master.config import ResolvedPool
 from master.data_folder import TLS

@@ -17,7 +17,7 @@ from provisioner.providers.aws.names import quota_code, quota_family
 from provisioner.sections.aws import AwsSection
 from provisioner.types import Market
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

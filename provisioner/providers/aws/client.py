@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.errors import Refusal
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from provisioner.providers.aws import tags
 from provisioner.providers.aws.client import AwsClient, AwsError
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 _TAGGED = ("image", "snapshot")
 _GONE = ("InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidSnapshot.NotFound")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from provisioner.providers.aws import tags
 from provisioner.providers.aws.notices import InstanceNotice
 from provisioner.providers.base import FoundInstance, FoundState
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 _STATES = {
     "pending": FoundState.PENDING,

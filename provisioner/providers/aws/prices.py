@@ -9,7 +9,7 @@ from datetime import date
 from provisioner.money.fresh_prices import FreshPrice
 from provisioner.providers.aws.client import AwsClient
 from provisioner.providers.aws.offers import CLOUD
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 SOURCE = "AWS price list"
 _PLAIN = {

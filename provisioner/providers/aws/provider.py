@@ -50,7 +50,7 @@ from provisioner.sections.aws import AwsMachines, AwsSection
 from provisioner.types import Market, Offer
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

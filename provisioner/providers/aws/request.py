@@ -11,7 +11,7 @@ from provisioner.providers.errors import Refusal
 from provisioner.providers.images import is_bake
 from provisioner.sections.aws import AwsMachines, AwsSection
 from provisioner.types import Market, Scope
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 TAGGED = ("instance", "volume", "network-interface")
 """What every launch makes; one of spot makes a request of that name, too."""

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from provisioner.capacity.refusals import BlockKind
 from provisioner.providers.errors import Refusal
 from provisioner.providers.gcp.site import GcpSite
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 THREADS = 8
 TIMEOUT_S = 25.0

@@ -10,7 +10,7 @@ from provisioner.providers.gcp.client import GceError, GcpClient, RequestPart
 from provisioner.providers.gcp.machines import STOPPED
 from provisioner.providers.images import ImageAnswer, ImageOrder, ImageState
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 _UNKNOWN = ("notFound", "404")
 _EXISTS = ("alreadyExists", "409")

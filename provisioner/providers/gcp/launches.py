@@ -16,7 +16,7 @@ from provisioner.providers.gcp.labels import launch_labels
 from provisioner.providers.gcp.machines import WAITING
 from provisioner.types import Offer
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 POLLS_S = (0.2, 0.5, 1.0, 2.0)
 """So long a call waits for its operation. What takes longer is accepted, and looked at again."""

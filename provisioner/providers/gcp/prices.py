@@ -17,7 +17,7 @@ from provisioner.providers.gcp.offers import CLOUD
 from provisioner.sections.gcp import GcpMachine
 from provisioner.types import Market
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 SOURCE = "Google billing catalogue"
 COMPUTE_ENGINE = "services/6F81-5844-456A"

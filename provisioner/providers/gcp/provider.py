@@ -44,7 +44,7 @@ from provisioner.sections.gcp import GcpMachines, GcpSection
 from provisioner.types import Market, Offer, Scope
 from windlass.base.clock import Clock
 from windlass.base.errors import ProviderError
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

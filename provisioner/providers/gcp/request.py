@@ -9,7 +9,7 @@ from provisioner.providers.gcp.names import last
 from provisioner.providers.gcp.offers import image_of
 from provisioner.sections.gcp import GcpNetwork, GcpSection
 from provisioner.types import Market, OfferKey
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 MODELS = {
     Market.SPOT: "SPOT",

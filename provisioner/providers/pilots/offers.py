@@ -15,7 +15,7 @@ from provisioner.providers.errors import Refusal
 from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
 from provisioner.sections.batch import BatchSection
 from provisioner.types import Market, Offer, OfferKey, Quota
-from windlass.base.durations import format_duration
+from windlass.base.formats.durations import format_duration
 
 BOOT_S = 10.0
 BOOT_DEADLINE_S = 900.0

@@ -67,7 +67,7 @@ from provisioner.providers.pilots.stages import PilotStages
 from provisioner.providers.pilots.submissions import GATHER_S, SUBMISSIONS, Submissions
 from provisioner.types import Offer
 from windlass.base.clock import Clock
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 log = logging.getLogger(__name__)
 

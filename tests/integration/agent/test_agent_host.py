@@ -18,8 +18,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from agent_bootstrap.agent.connection.websocket import connect
 from agent_bootstrap.agent.options import parse_options
-from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.protocol import FROM_AGENT, Channel, ChannelClosed, ContainerState, JoinRefused
 from windlass.base.errors import PermissionDenied
 from windlass.base.processes import marked_processes, start_time

@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.containers.directory import ContainerDir, ContainerRecord
 from agent_bootstrap.agent.containers.environment import NodeFacts
 from agent_bootstrap.agent.containers.log_lines import read_lines
 from agent_bootstrap.agent.gpus.gpu import Gpu
-from agent_bootstrap.agent.link import MasterLink
 from agent_bootstrap.agent.logins import Logins
 from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.agent.runtimes.base import Runtime, StartRefused

@@ -12,7 +12,8 @@ from agent_processes import eventually, gone, of_container, supervisor
 from agent_scripted_master import ScriptedMaster, spec
 from conftest import RunAgent
 
-from agent_bootstrap.agent import machine, session
+from agent_bootstrap.agent import machine
+from agent_bootstrap.agent.connection import session
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
 from agent_bootstrap.protocol import (
     AgentShutdown,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windlass.base.errors import Conflict, InvalidState, NotFound, ProviderError
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.deploy.cloud.aws.options import AwsOptions
 from windlass.deploy.cloud.aws.plan import aws_plan
 from windlass.deploy.cloud.cluster import CloudCluster

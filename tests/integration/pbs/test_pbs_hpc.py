@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from master.config import load
-from master.hpc.findings import findings
-from master.hpc.gather import GivenPlaces, gather
 from master.hpc.master_yaml import master_yaml
 from master.hpc.plan import plan_of
+from master.hpc.site.findings import findings
+from master.hpc.site.gather import GivenPlaces, gather
 from provisioner.sections.batch import PbsSection
 from tests.pbs import running_pbs
 from windlass.base.checks import CheckStatus

@@ -14,7 +14,7 @@ from agent_sockets import Served, hello, join, served
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from agent_bootstrap.agent.websocket import WebSocketChannel
+from agent_bootstrap.agent.connection.websocket import WebSocketChannel
 from agent_bootstrap.frames import MAX_FROM_AGENT_BYTES, SMALL_BYTES
 from agent_bootstrap.protocol import ChannelClosed
 from tests.fakes.agents_world import TOKEN

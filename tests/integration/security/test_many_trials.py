@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from master.experiments import machine, persistence
+from master.experiments.lifecycle import machine, persistence
 from master.server.loop_watch import WatchedLoop
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from master.api.json_text import MAX_VALUES
-from master.experiments.admission import Admission
+from master.api.http.json_text import MAX_VALUES
+from master.experiments.submission.admission import Admission
 from master.logs.regex_filter import RegexFilter
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 

@@ -68,7 +68,9 @@ DEFAULTS = ClusterDefaults(
 
 @pytest.fixture
 async def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Populated]:
-    monkeypatch.setattr("master.experiments.storage_checks._attempt", lambda storage: None)
+    monkeypatch.setattr(
+        "master.experiments.submission.storage_checks._attempt", lambda storage: None
+    )
     async with populated_world(
         tmp_path, config=CONFIG, command=COMMAND, defaults=DEFAULTS
     ) as there:

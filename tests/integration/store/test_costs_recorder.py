@@ -17,7 +17,7 @@ from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
 from master.costs.lines import CostLine, GroupBy, condensed
 from master.costs.recorder import CostRecorder
-from master.store.fleet_repository import FleetRepository
+from master.store.repositories.fleet import FleetRepository
 from master.store.store import Store
 from master.store.tables import Allocation, FleetInstance, Task, User
 from master.store.unit_of_work import UnitOfWork

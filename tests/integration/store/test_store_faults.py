@@ -14,8 +14,8 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from master.store.faults import OutcomeUnknown
-from master.store.postgres import PostgresDatabase
+from master.store.sql.faults import OutcomeUnknown
+from master.store.sql.postgres import PostgresDatabase
 from master.store.store import Store
 from master.store.tables import Meta
 from master.store.unit_of_work import UnitOfWork
@@ -72,7 +72,7 @@ async def test_a_locked_database_says_so_and_works_later(
 ) -> None:
     import sqlite3
 
-    monkeypatch.setattr("master.store.sqlite.BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("master.store.sql.sqlite.BUSY_TIMEOUT_S", 0.01)
     path = tmp_path / "windlass.db"
     async with leading_store(f"sqlite:///{path}", clock) as store:
         other = sqlite3.connect(path, isolation_level=None)

@@ -11,8 +11,8 @@ from alembic import command
 from sqlalchemy import column, inspect, table, text
 
 from master.logs.tables import LOGS
-from master.store.database import Database, open_database
 from master.store.migrate import STATE, Migrations, config_for, differences, upgrade
+from master.store.sql.database import Database, open_database
 from windlass.base.errors import StoreUnavailable
 
 

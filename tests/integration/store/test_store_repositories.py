@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from master.store.agents_repository import AgentsRepository
-from master.store.fleet_repository import FleetRepository
+from master.store.repositories.agents import AgentsRepository
+from master.store.repositories.fleet import FleetRepository
 from master.store.store import Store
 from provisioner.ports import FleetStore
 from rm_backends.ports import AgentRecord, AgentStore, JoinUse, SlotService

@@ -20,18 +20,18 @@ from master.core.searcher.event_json import (
     event_to_json,
 )
 from master.core.searcher.state_json import state_from_json, state_to_json
-from master.experiments.state import GroupMetrics
+from master.experiments.lifecycle.state import GroupMetrics
 from master.store import documents
-from master.store.agents_repository import AgentsRepository
 from master.store.documents import DocumentKind, DocumentType
-from master.store.fleet_repository import FleetRepository
+from master.store.repositories.agents import AgentsRepository
+from master.store.repositories.fleet import FleetRepository
 from provisioner.fleet.instances import instance_document, instance_from_document
 from provisioner.fleet.intents import intent_document, intent_from_document
 from rm_backends.ports import SlotService
 from tests.fakes.actors import ADMIN
 from tests.integration.upgrade.golden import RELEASES, data_folder, edit, restarted, stored
 from windlass.base.errors import Unauthenticated, UnreadableDocument
-from windlass.base.strict_json import StrictJson
+from windlass.base.formats.strict_json import StrictJson
 
 Again = Callable[[Any], Any]
 """A document read into our types and written again."""

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from agent_bootstrap.agent.connection.websocket import connect
 from agent_bootstrap.agent.daemon import AgentDaemon
 from agent_bootstrap.agent.options import parse_options
-from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.protocol import PROTOCOL_VERSION
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import api_world

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.credential import load_or_create
+from agent_bootstrap.agent.connection.credential import load_or_create
 from windlass.base.errors import InvalidConfig
 
 

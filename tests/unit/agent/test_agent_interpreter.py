@@ -24,7 +24,7 @@ from agent_bootstrap.agent.runtimes.interpreter import choose_python, find_inter
 from agent_bootstrap.container_options import ContainerOptions
 from agent_bootstrap.protocol import Bind, ContainerSpec
 from windlass.base.errors import InvalidConfig
-from windlass.base.python_name import python_name
+from windlass.base.formats.python_name import python_name
 
 ME = own_identity()
 

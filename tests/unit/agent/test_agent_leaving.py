@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent_bootstrap.agent.connection.credential import load_or_create
 from agent_bootstrap.agent.containers.directory import ContainerDirs
-from agent_bootstrap.agent.credential import load_or_create
 from agent_bootstrap.agent.membership.leave import remove_files
 
 

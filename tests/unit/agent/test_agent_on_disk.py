@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.agent.connection.epoch import EpochMemory
 from agent_bootstrap.agent.containers.directory import ContainerDirs, ContainerRecord
 from agent_bootstrap.agent.containers.environment import NodeFacts
-from agent_bootstrap.agent.epoch import EpochMemory
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.agent.runtimes.isolation import Isolation
 from agent_bootstrap.agent.runtimes.task_tree import Ground, prepare

@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_bootstrap.agent import cli
-from agent_bootstrap.agent.announcement import announced
+from agent_bootstrap.agent.connection.websocket import agents_url, shared_address
 from agent_bootstrap.agent.daemon import AgentEnd
 from agent_bootstrap.agent.machine import AgentMachine
+from agent_bootstrap.agent.membership.announcement import announced
 from agent_bootstrap.agent.option_layers import load_options
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.agent.slots import Hardware
-from agent_bootstrap.agent.websocket import agents_url, shared_address
 from agent_bootstrap.container_options import ContainerLimits, ContainerOptions
 from agent_bootstrap.protocol import ContainerSpec
 from tests.fakes.fake_runtime import FakeRuntime

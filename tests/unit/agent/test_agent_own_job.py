@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.own_job import (
+from agent_bootstrap.agent.batch.own_job import (
     KILL_WAIT,
     OwnJob,
     end_of,
@@ -20,6 +19,7 @@ from agent_bootstrap.agent.own_job import (
     named_after,
     own_job,
 )
+from agent_bootstrap.agent.options import AgentOptions
 from tests.fakes.virtual_time import run
 
 END = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_bootstrap.agent.master_transports import MasterTransports, through_gate, transports_of
+from agent_bootstrap.agent.connection.master_transports import (
+    MasterTransports,
+    through_gate,
+    transports_of,
+)
 from agent_bootstrap.agent.options import AgentOptions, parse_options
 from agent_bootstrap.channels.gate import Gate, owner_of
 from agent_bootstrap.channels.streams import Stream, connected

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.daemon import AgentDaemon, AgentEnd, Connect
-from agent_bootstrap.agent.options import parse_options
-from agent_bootstrap.agent.orphan_timer import (
+from agent_bootstrap.agent.membership.orphan_timer import (
     END_VARIABLE,
     OrphanTimer,
     end_machine,
     since_contact_s,
 )
+from agent_bootstrap.agent.options import parse_options
 from agent_bootstrap.protocol import AgentChannel, ChannelClosed
 from tests.fakes.fake_runtime import FakeRuntime
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.clock import ManualClock, SystemClock
-from windlass.base.durations import parse_duration
 from windlass.base.errors import PermissionDenied
+from windlass.base.formats.durations import parse_duration
 
 HALF_HOUR = parse_duration("30m")
 

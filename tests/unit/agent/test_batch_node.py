@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_bootstrap.agent.batch_node import inherited, job_variables, proxies_of, site_node
+from agent_bootstrap.agent.batch.node import inherited, job_variables, proxies_of, site_node
 
 SLURM = {
     "SLURM_JOB_ID": "7",

@@ -10,7 +10,7 @@ import pytest
 
 from agent_bootstrap.agent.runtimes.commands.cache import LEFT_AFTER_S, ImageCache, size_of
 from agent_bootstrap.protocol import RegistryCredentials
-from windlass.base.image_reference import ImageReference, parse_image
+from windlass.base.formats.image_reference import ImageReference, parse_image
 
 NET, OTHER = parse_image("r.example/team/net:1"), parse_image("r.example/team/other:1")
 ME, YOU = (

@@ -18,7 +18,7 @@ from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.container_options import ContainerOptions, Device, OsUser
 from agent_bootstrap.protocol import ContainerSpec, RegistryCredentials
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import parse_image
+from windlass.base.formats.image_reference import parse_image
 
 LOGIN = RegistryCredentials(username="me", password="hunter2")
 SCRATCH = Path("/scratch")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agent_bootstrap.agent.batch.scratch import LEFT_AFTER_S, find_scratch, sweep
 from agent_bootstrap.agent.containers.directory import (
     ContainerDir,
     ContainerDirs,
     ContainerRecord,
     remove_tree,
 )
-from agent_bootstrap.agent.scratch import LEFT_AFTER_S, find_scratch, sweep
 
 
 def record(id_: str) -> ContainerRecord:
@@ -112,7 +112,7 @@ def test_folders_that_only_begin_alike_stay(tmp_path: Path, name: str) -> None:
 def test_what_still_runs_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = left(tmp_path, CONTAINER)
     monkeypatch.setattr(
-        "agent_bootstrap.agent.scratch.marked_processes",
+        "agent_bootstrap.agent.batch.scratch.marked_processes",
         lambda name, value: [1] if value == CONTAINER else [],
     )
     sweep(tmp_path)

@@ -16,7 +16,7 @@ from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.identities import TaskOwner, WorkspaceUser, merged
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobType
-from master.experiments.creation import NewExperiment
+from master.experiments.submission.creation import NewExperiment
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 from master.tasks.service import NewTask

@@ -9,7 +9,7 @@ import pytest
 
 from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.cluster_tasks import registry_login
-from master.core.expconf.environment import RegistryAuth
+from master.core.expconf.models.environment import RegistryAuth
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
-from master.experiments.reports import ReportService
+from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.tasks.generic import GenericTasks

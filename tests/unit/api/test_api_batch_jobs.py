@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from master.store.lease_repository import LeaseRepository
+from master.store.repositories.leases import LeaseRepository
 from master.wiring.batch.pools import JobProjects
 from provisioner.batch.base import EndCause, ForeignJob, JobPhase
 from provisioner.batch.job_files import JobShape

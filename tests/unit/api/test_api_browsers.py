@@ -12,8 +12,8 @@ import pytest
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
-from master.api.known_hosts import KnownHosts
-from master.api.proxies import TrustedProxies
+from master.api.http.known_hosts import KnownHosts
+from master.api.http.trusted_proxies import TrustedProxies
 from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 
 ME, LOGIN = "/api/v1/me", "/api/v1/auth/login"

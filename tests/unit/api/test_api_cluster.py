@@ -12,7 +12,7 @@ import pytest
 
 from master.allocations.machine import AllocationPhase
 from master.api.application import begin_shutdown
-from master.api.description.page import page
+from master.api.cluster.description_page import page
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, api_world
 from windlass.base.errors import StoreUnavailable
 

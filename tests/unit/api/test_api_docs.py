@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from master.api.description import routes
+from master.api.cluster import description as routes
 from tests.fakes.api_world import ApiWorld
 
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from master.api.errors import Stopping
-from master.api.held import ServerStop, hold
+from master.api.http.held import ServerStop, hold
 
 
 class Poll:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from master.api.monitoring.families import Picture, own, page, published
-from master.api.monitoring.routes import scrape_targets
+from master.api.cluster.metric_families import Picture, own, page, published
+from master.api.cluster.monitoring import scrape_targets
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.counters import FleetCounters
 from provisioner.fleet.intents import IntentRecord

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from master.allocations.machine import AllocationPhase
-from master.api.accept import prefers_html
 from master.api.application import ROUTES
+from master.api.http.accept import prefers_html
 from master.api.permits import permit_of
 from master.webui.pages import PageRoute
 from tests.fakes.api_world import PASSWORD, ApiWorld

@@ -15,8 +15,8 @@ import websockets.asyncio.client as sockets
 from pydantic import SecretStr
 from websockets.exceptions import InvalidStatus
 
+from agent_bootstrap.agent.connection.websocket import connect
 from agent_bootstrap.agent.options import AgentOptions
-from agent_bootstrap.agent.websocket import connect
 from agent_bootstrap.protocol import Channel
 from master.api.application import begin_shutdown
 from tests.fakes.agents_world import TOKEN

@@ -10,7 +10,7 @@ from master.api import permits
 from master.api.services import Reads
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
-from master.experiments.queries import ExperimentFilter
+from master.experiments.queries.experiments import ExperimentFilter
 from master.store.paging import Page
 from master.tasks.interactive_queries import InteractiveFilter
 from master.templates.queries import TemplateFilter

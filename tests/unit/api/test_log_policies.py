@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from master.allocations.machine import AllocationState
-from master.experiments import log_policies
-from master.experiments.state import TrialState
+from master.experiments.lifecycle.state import TrialState
+from master.experiments.reports import log_policies
 from master.logs.rows import LogQuery
 from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import Container

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from master.auth.issued_tokens import KEPT, IssuedTokens, TokenState, Wanted
 from master.auth.join_tokens import JoinTokenSigner
 from master.store import tables
-from master.store.agents_repository import AgentsRepository
+from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from rm_backends.ports import AgentRecord, JoinGrant, JoinUse
 from tests.fakes.actors import ADMIN

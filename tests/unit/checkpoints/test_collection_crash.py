@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from master.checkpoints.places import FolderHere
-from master.experiments.reports import CheckpointReport
+from master.experiments.reports.service import CheckpointReport
 from master.store import tables
 from rm_backends.base import ContainerPhase
 from tests.fakes.api_world import SINGLE

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from master.core.retention import KeepCounts, StoredCheckpoint
-from master.experiments.metrics import PostedMetrics
-from master.experiments.reports import CheckpointReport
+from master.experiments.reports.metrics import PostedMetrics
+from master.experiments.reports.service import CheckpointReport
 from master.store import tables
 from rm_backends.base import ContainerPhase
 from tests.examples import examples

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from master.core.expconf.kinds import NotebookConfig
-from windlass.launch.idle_reports import Jupyter
-from windlass.launch.idleness import Usage
-from windlass.launch.notebook import options
-from windlass.launch.notebook_settings import NotebookSettings
-from windlass.launch.welcome import README, Welcome, write_welcome
+from windlass.launch.services.idle_reports import Jupyter
+from windlass.launch.services.idleness import Usage
+from windlass.launch.services.notebook import options
+from windlass.launch.services.notebook_settings import NotebookSettings
+from windlass.launch.services.welcome import README, Welcome, write_welcome
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.base.durations import parse_duration
 from windlass.base.errors import InvalidArgument, WindlassError
-from windlass.launch.idle_reports import Jupyter
-from windlass.launch.idleness import REPORT_EVERY_S, Usage, is_idle, report_every_s
-from windlass.launch.login_profile import write_profile
-from windlass.launch.notebook import options
-from windlass.launch.ports import LOOPBACK, hold
-from windlass.launch.shell import passed, require_rights
-from windlass.launch.task_end import end_told, follow_end, looks
+from windlass.base.formats.durations import parse_duration
+from windlass.launch.services.idle_reports import Jupyter
+from windlass.launch.services.idleness import REPORT_EVERY_S, Usage, is_idle, report_every_s
+from windlass.launch.services.login_profile import write_profile
+from windlass.launch.services.notebook import options
+from windlass.launch.services.ports import LOOPBACK, hold
+from windlass.launch.services.shell import passed, require_rights
+from windlass.launch.services.task_end import end_told, follow_end, looks
 from windlass.launch.task_folder import is_own
 
 KERNEL = {"connections": 0, "execution_state": "idle", "last_activity": "2026-01-01T00:00:00Z"}

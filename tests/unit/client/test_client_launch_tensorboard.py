@@ -9,8 +9,8 @@ import pytest
 
 from windlass.base.errors import InvalidArgument
 from windlass.launch.requirements import require_module
-from windlass.launch.tensorboard import options
-from windlass.launch.tensorboard_files import Files, Source, read_sources
+from windlass.launch.services.tensorboard import options
+from windlass.launch.services.tensorboard_files import Files, Source, read_sources
 from windlass.storage import LocalStorage
 
 FOLDER = "cluster/tensorboard/experiment/3"

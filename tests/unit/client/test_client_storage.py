@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from windlass.base.errors import InvalidArgument, InvalidConfig, StorageDenied
-from windlass.storage import list_files, object_transfers, open_storage, progress_lines
-from windlass.storage.azure_account import AzureAccount, account_of
+from windlass.storage import list_files, open_storage, progress_lines
+from windlass.storage.buckets import object_transfers
+from windlass.storage.buckets.azure_account import AzureAccount, account_of
+from windlass.storage.buckets.object_transfers import MOST_PARTS, PART, part_size
+from windlass.storage.buckets.objects import StoredObject
+from windlass.storage.buckets.s3 import _credentials, _public_url
 from windlass.storage.globs import matching
-from windlass.storage.object_transfers import MOST_PARTS, PART, part_size
-from windlass.storage.objects import StoredObject
-from windlass.storage.s3 import _credentials, _public_url
 
 KEYS = {"access_key": "k", "secret_key": "s"}
 

@@ -14,7 +14,7 @@ from client_scripted_master import ScriptedMaster
 from test_client_checkpoints import FILES, packed, there
 from test_client_verbs import checkpoint, cluster, det, refused
 
-from windlass.storage.trust import UntrustedAddress, is_amazon, is_azure, require_trusted
+from windlass.storage.buckets.trust import UntrustedAddress, is_amazon, is_azure, require_trusted
 
 __all__ = ["cluster"]
 

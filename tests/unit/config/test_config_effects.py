@@ -54,11 +54,11 @@ ELASTIC = {
 }
 WISHES = {
     "gpu_models": "master/core/machines.py:gpu_models",
-    "min_gpu_memory": "master/core/expconf/machine_requirements.py:min_gpu_memory",
+    "min_gpu_memory": "master/core/expconf/models/machine_requirements.py:min_gpu_memory",
     "markets": "master/core/machines.py:markets",
     "max_usd_per_hour": "master/core/machines.py:max_usd_per_hour",
     "placement_group": "master/core/machines.py:placement_group",
-    "fall_back": "master/core/expconf/machine_requirements.py:fall_back",
+    "fall_back": "master/core/expconf/models/machine_requirements.py:fall_back",
 }
 PROVIDER = ELASTIC | {
     "type": ONE_VALUE,
@@ -255,9 +255,9 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("budget", read_by("provisioner:*", "usd_per_hour usd_per_month when_spent")),
         "resource_pools.warm_agents": "provisioner:warm_agents",
         "resource_pools.warm_hours": "provisioner:warm_hours",
-        "resource_pools.stopped_agents.max": "provisioner/planning/stop_value.py:max",
-        "resource_pools.stopped_agents.max_age": "provisioner/planning/stop_value.py:max_age_s",
-        "resource_pools.stopped_agents.expected_gap": "provisioner/planning/stop_value.py:expected_gap_s",
+        "resource_pools.stopped_agents.max": "provisioner/planning/scale_down/stop_value.py:max",
+        "resource_pools.stopped_agents.max_age": "provisioner/planning/scale_down/stop_value.py:max_age_s",
+        "resource_pools.stopped_agents.expected_gap": "provisioner/planning/scale_down/stop_value.py:expected_gap_s",
         **below(
             "resource_pools.disruption",
             read_by("provisioner:*", "packing replacement drift share hours"),

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from master.config import EmbeddedSection, MasterConfig, load, masked
-from master.core.expconf.storage import SharedFsStorage
+from master.core.expconf.models.storage import SharedFsStorage
 from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
-from provisioner.planning.disruption import Disruption
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.disruption import Disruption
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 
 
 def loaded(tmp_path: Path, text: str, **overrides: Any) -> MasterConfig:

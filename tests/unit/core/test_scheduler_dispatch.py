@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from master.core.reasons import ReasonKind
-from master.core.scheduler.dispatch import decide_dispatch
+from master.core.scheduler.policies.dispatch import decide_dispatch
 from master.core.scheduler.types import (
     AgentState,
     Job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from master.experiments.deadlines import Deadlines
+from master.experiments.lifecycle.deadlines import Deadlines
 from tests.fakes.pure_experiment import START, PureExperiment
 
 

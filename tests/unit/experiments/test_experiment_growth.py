@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from master.core.searcher.types import ExitReason
-from master.experiments import machine
-from master.experiments.persistence import changes, snapshot_interval
+from master.experiments.lifecycle import machine
+from master.experiments.lifecycle.persistence import changes, snapshot_interval
 from master.roots.root import Transition
 from tests.fakes.pure_experiment import ASHA, PureExperiment
 

@@ -24,10 +24,10 @@ from master.core.jobs import (
     SetPriority,
     SetWeight,
 )
+from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
 from master.experiments.metadata import ExperimentMetadata, MetadataPatch
-from master.experiments.reports import CheckpointReport
-from master.experiments.state import Phase
+from master.experiments.reports.service import CheckpointReport
 from master.jobs.ports import JobRoot, JobSource
 from master.store import tables
 from rm_backends.base import AllocationHint, ContainerPhase, JobOrder, ReleaseAsked

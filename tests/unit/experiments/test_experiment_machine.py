@@ -14,9 +14,9 @@ from master.core.jobs import SetPool
 from master.core.searcher.event_json import action_to_json
 from master.core.searcher.search import replay
 from master.core.searcher.types import ExitReason
-from master.experiments import machine, resources
-from master.experiments.deadlines import INVALID_HP_GRACE
-from master.experiments.state import Phase
+from master.experiments.lifecycle import machine, resources
+from master.experiments.lifecycle.deadlines import INVALID_HP_GRACE
+from master.experiments.lifecycle.state import Phase
 from rm_backends.base import Container, FailureKind, LossKind
 from tests.examples import examples
 from tests.fakes.pure_experiment import ASHA, START, PureExperiment

@@ -19,9 +19,9 @@ from master.allocations.effects import (
 )
 from master.allocations.machine import AllocationState
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
-from master.experiments import machine, resources
-from master.experiments.releases import last_asked_by_others
-from master.experiments.state import ExperimentState, Phase
+from master.experiments.lifecycle import machine, resources
+from master.experiments.lifecycle.releases import last_asked_by_others
+from master.experiments.lifecycle.state import ExperimentState, Phase
 from rm_backends.base import Container, ContainerPhase
 from tests.fakes.pure_experiment import ASHA, PureExperiment
 from windlass.base.errors import InvalidArgument, InvalidState

@@ -13,10 +13,10 @@ from master.allocations import machine as allocation
 from master.allocations.machine import AllocationState
 from master.allocations.task_messages import lines
 from master.core.searcher.search import Search
-from master.experiments import machine
-from master.experiments.persistence import changes
-from master.experiments.state import ExperimentState, Phase, RunSettings
-from master.experiments.step_builder import Env, ExperimentStep
+from master.experiments.lifecycle import machine
+from master.experiments.lifecycle.persistence import changes
+from master.experiments.lifecycle.state import ExperimentState, Phase, RunSettings
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import Delete, Insert, Update

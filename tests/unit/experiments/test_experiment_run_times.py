@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from master.allocations.machine import AllocationState
 from master.core.searcher.types import ExitReason
-from master.experiments.run_times import (
+from master.experiments.lifecycle.run_times import (
     NEWEST_RUNS,
     ProgressPace,
     differs,
@@ -20,7 +20,7 @@ from master.experiments.run_times import (
     paced,
     typical_s,
 )
-from master.experiments.state import Phase, TrialState
+from master.experiments.lifecycle.state import Phase, TrialState
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

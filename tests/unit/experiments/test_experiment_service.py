@@ -19,8 +19,8 @@ from master.auth.principal import TaskIdentity
 from master.core.jobs import JobType, SetPool
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.types import Event, ExitReason
-from master.experiments.metrics import PostedMetrics
-from master.experiments.state import Phase
+from master.experiments.lifecycle.state import Phase
+from master.experiments.reports.metrics import PostedMetrics
 from master.store import tables
 from master.tasks.service import NewTask
 from rm_backends.base import ContainerPhase, FellBack, Lost, Refused, ReleaseAsked

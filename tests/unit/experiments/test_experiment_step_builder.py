@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from master.core.persistent_map import PersistentMap
-from master.experiments.state import ExperimentState, Phase, RunSettings, TrialState
-from master.experiments.step_builder import Env, StepBuilder
+from master.experiments.lifecycle.state import ExperimentState, Phase, RunSettings, TrialState
+from master.experiments.lifecycle.step_builder import Env, StepBuilder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

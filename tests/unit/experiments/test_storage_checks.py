@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from master.experiments.storage_checks import BAD_FOR, GOOD_FOR, StorageChecks, may_try
+from master.experiments.submission.storage_checks import BAD_FOR, GOOD_FOR, StorageChecks, may_try
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
     InvalidConfig,
@@ -146,7 +146,7 @@ async def test_a_check_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
     release = threading.Event()
-    monkeypatch.setattr("master.experiments.storage_checks.DEADLINE_S", 0.05)
+    monkeypatch.setattr("master.experiments.submission.storage_checks.DEADLINE_S", 0.05)
     checks = StorageChecks(ManualClock(), MINIO, lambda _: assert_released(release))
     try:
         with pytest.raises(InvalidConfig, match=r"endpoint_url: s3 ours at .*: no answer"):

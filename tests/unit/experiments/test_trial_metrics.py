@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.experiments.metrics import PostedMetrics, check, fold, rebuild
-from master.experiments.state import RunSettings, TrialReports
+from master.experiments.lifecycle.state import RunSettings, TrialReports
+from master.experiments.reports.metrics import PostedMetrics, check, fold, rebuild
 from windlass.base.errors import Conflict, InvalidArgument
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

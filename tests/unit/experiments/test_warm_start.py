@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from master.experiments.reports import CheckpointReport
+from master.experiments.reports.service import CheckpointReport
 from rm_backends.base import ContainerPhase
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from master.hpc.facts import Facts, Folder
+from master.hpc.site.facts import Facts, Folder
 from provisioner.batch.base import Queue, SiteFacts
 
 HOME = Folder(path="/home/me/windlass", origin="$HOME", file_system="nfs4", free_bytes=10**12)

@@ -11,9 +11,9 @@ from hpc_world import HOME, QUEUES, facts
 
 from master.hpc import as_job, up
 from master.hpc.as_job import MasterJobSpec, end_all, legs, new_leg, read_leg, submit, write_leg
-from master.hpc.gather import GivenPlaces
 from master.hpc.place import MasterFolder, MasterRecord
 from master.hpc.plan import SitePlan, plan_of
+from master.hpc.site.gather import GivenPlaces
 from master.hpc.up import UpOptions
 from provisioner.batch.pbs.arguments import qsub_line
 from provisioner.batch.slurm.arguments import sbatch_line

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from master.hpc.access import accounts_of, closed_partitions, closed_queues
-from master.hpc.facts import Association
-from master.hpc.file_systems import look_at, mount_of
-from master.hpc.gather import system_of
-from master.hpc.limits import limits_of_qos
+from master.hpc.site.access import accounts_of, closed_partitions, closed_queues
+from master.hpc.site.facts import Association
+from master.hpc.site.file_systems import look_at, mount_of
+from master.hpc.site.gather import system_of
+from master.hpc.site.limits import limits_of_qos
 from provisioner.batch.pbs.text import QUEUES, documents
 from tests.fakes.slurm_commands import PARTITION
 
@@ -85,7 +85,7 @@ def test_a_full_quota_shows_when_something_is_written(
     def full(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("master.hpc.file_systems.os.fsync", full)
+    monkeypatch.setattr("master.hpc.site.file_systems.os.fsync", full)
     folder = look_at(tmp_path, "$HOME")
     assert folder.problem == words.format(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -97,7 +97,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def none(*_: Any) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr("master.hpc.file_systems.fcntl.flock", none)
+    monkeypatch.setattr("master.hpc.site.file_systems.fcntl.flock", none)
     assert not look_at(tmp_path, "$WORK").has_locks
 
 
@@ -189,6 +189,6 @@ def test_the_batch_system_that_comes_first_on_path_counts(
         (tmp_path / folder).mkdir()
         for name in names:
             (tmp_path / folder / name).touch(mode=0o755)
-    monkeypatch.setattr("master.hpc.gather.PLACES", "")
+    monkeypatch.setattr("master.hpc.site.gather.PLACES", "")
     monkeypatch.setenv("PATH", ":".join(str(tmp_path / folder) for folder in programs))
     assert system_of("") == system

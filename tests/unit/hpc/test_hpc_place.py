@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hpc_world import DISK, HOME, facts
 
-from master.hpc.file_systems import look_at
 from master.hpc.place import MasterFolder, MasterRecord, find_place, known_place
 from master.hpc.plan import SitePlan, plan_of
 from master.hpc.private import require_here, write_config
+from master.hpc.site.file_systems import look_at
 from windlass.base.errors import Conflict, InvalidArgument
 
 RUNNING = MasterRecord(

@@ -10,10 +10,10 @@ import pytest
 from hpc_world import CPU, DISK, GPU, HOME, facts
 
 from master.config import load
-from master.hpc.facts import Association
-from master.hpc.findings import findings
 from master.hpc.master_yaml import master_yaml
 from master.hpc.plan import SitePlan, plan_of
+from master.hpc.site.facts import Association
+from master.hpc.site.findings import findings
 from provisioner.batch.base import SiteFacts
 from provisioner.sections.batch import PbsSection, SlurmSection
 from windlass.base.checks import Check, CheckStatus

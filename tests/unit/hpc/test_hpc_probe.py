@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hpc_world import HOME, facts
 
-from agent_bootstrap.agent.node_probe import NodeReport
+from agent_bootstrap.agent.batch.node_probe import NodeReport
 from master.hpc.plan import SitePlan, plan_of
-from master.hpc.probe import Probed, probe, probe_findings
+from master.hpc.site.probe import Probed, probe, probe_findings
 from provisioner.batch.slurm.system import SlurmSystem
 from tests.fakes.slurm_commands import FakeSlurm
 from windlass.base.checks import Check, CheckStatus
@@ -114,8 +114,8 @@ async def test_a_job_whose_node_does_not_see_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends, and neither a report nor a log appears."""
-    monkeypatch.setattr("master.hpc.probe.VISIBLE_AFTER_S", 0.0)
-    monkeypatch.setattr("master.hpc.probe.LOOK_S", 0.0)
+    monkeypatch.setattr("master.hpc.site.probe.VISIBLE_AFTER_S", 0.0)
+    monkeypatch.setattr("master.hpc.site.probe.LOOK_S", 0.0)
 
     class Ending(FakeSlurm):
         async def run(self, words: Any, **settings: Any) -> Any:

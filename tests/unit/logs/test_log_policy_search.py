@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from master.core.expconf.log_policies import LogPolicy
-from master.experiments.log_policies import LogPolicySearch, Match
+from master.core.expconf.models.log_policies import LogPolicy
+from master.experiments.reports.log_policies import LogPolicySearch, Match
 from master.logs.search_turns import Turns
 
 COSTLY = LogPolicy(name="costly", pattern="((a?){0,50}(a|aa|aaa)*){10}b")

@@ -15,10 +15,10 @@ from master.core.scheduler.types import Request, Running
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
 from provisioner.money.budgets import Budget
-from provisioner.planning.consolidation import DRIFTED
-from provisioner.planning.disruption import Disruption
 from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
+from provisioner.planning.scale_down.consolidation import DRIFTED
+from provisioner.planning.scale_down.disruption import Disruption
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.examples import examples
 from tests.fakes.fleet_world import a_gang, an_offer

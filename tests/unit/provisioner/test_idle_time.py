@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.capacity.memory import CapacityMemory
-from provisioner.planning.idle_time import LEAST_IDLE_S, MOST_IDLE_S, break_even_s
 from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
+from provisioner.planning.scale_down.idle_time import LEAST_IDLE_S, MOST_IDLE_S, break_even_s
 from provisioner.types import Market, Node, Offer, PoolDemand, PoolSettings
 from tests.fakes.fleet_world import an_offer
 

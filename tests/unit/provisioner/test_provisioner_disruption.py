@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.planning.disruption import Disruption
+from provisioner.planning.scale_down.disruption import Disruption
 from provisioner.types import Market, Offer, PoolSettings
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run

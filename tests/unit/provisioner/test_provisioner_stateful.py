@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from provisioner.fleet.instances import instance_from_document
 from provisioner.money.budgets import Budget
 from provisioner.money.prices import usd_for
-from provisioner.planning.disruption import Disruption
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.disruption import Disruption
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.providers.base import LimitedCall
 from provisioner.types import PoolSettings
 from tests.examples import examples

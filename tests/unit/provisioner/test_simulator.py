@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from master.core.scheduler.types import SchedulerSettings, SchedulerType
 from provisioner.money.budgets import Budget
-from provisioner.planning.disruption import Disruption
+from provisioner.planning.scale_down.disruption import Disruption
 from provisioner.simulator.machines import Outage, Supply
 from provisioner.simulator.replay import ClusterPlan, Played, PoolPlan, play
 from provisioner.simulator.report import JOB_COLUMNS, Summary, least_wait_s, summary, tables

@@ -24,8 +24,8 @@ from provisioner.planning.plan_types import (
 )
 from provisioner.planning.planner import plan
 from provisioner.planning.preview import preview
-from provisioner.planning.stop_value import expected_gap_s, pays, start_of, start_offers
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.stop_value import expected_gap_s, pays, start_of, start_offers
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.simulator.replay import ClusterPlan, PoolPlan, play
 from provisioner.simulator.report import Summary, summary
 from provisioner.simulator.trace import TraceJob

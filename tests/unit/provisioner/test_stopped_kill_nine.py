@@ -11,7 +11,7 @@ import random
 import pytest
 
 from provisioner.fleet.stops import LATE_STOP_S
-from provisioner.planning.stopped_agents import StoppedAgents
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.types import PoolSettings
 from tests.fakes.deadly_steps import DeadlySteps
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer

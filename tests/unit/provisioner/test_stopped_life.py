@@ -10,7 +10,7 @@ import pytest
 from provisioner.capacity.offer_views import OfferState
 from provisioner.capacity.refusals import BlockKind
 from provisioner.fleet.views import cost_view
-from provisioner.planning.stop_value import start_of
+from provisioner.planning.scale_down.stop_value import start_of
 from provisioner.providers.base import LimitedCall
 from provisioner.providers.errors import Refusal
 from provisioner.types import Offer, PoolSettings

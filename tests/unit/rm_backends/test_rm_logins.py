@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent_bootstrap.agent.link import MasterLink
+from agent_bootstrap.agent.connection.link import MasterLink
 from agent_bootstrap.agent.logins import OLD_MASTER, Logins
 from agent_bootstrap.agent.runtimes.base import StartRefused
 from agent_bootstrap.container_options import ContainerOptions, RegistryLogin

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState
+from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment
-from master.experiments.metrics import PostedMetrics
-from master.experiments.reports import CheckpointReport
-from master.experiments.state import ExperimentState, Phase, TrialState
-from master.experiments.step_builder import Env, ExperimentStep
+from master.experiments.reports.metrics import PostedMetrics
+from master.experiments.reports.service import CheckpointReport
 from master.roots.root import Transition
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork

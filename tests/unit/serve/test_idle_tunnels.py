@@ -20,7 +20,7 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from agent_bootstrap.agent.task_streams import TaskStreams
+from agent_bootstrap.agent.connection.task_streams import TaskStreams
 from agent_bootstrap.channels.mux import PING_S
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core.reasons import ReasonKind
-from master.store.lease_repository import lease_document, lease_from_document
+from master.store.repositories.leases import lease_document, lease_from_document
 from provisioner.batch.base import EndCause, JobPhase
 from provisioner.batch.job_files import JobShape
 from rm_backends.batch.leases import Lease, LeaseState

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.store.json_codec import decode_json, encode_json
+from master.store.sql.json_codec import decode_json, encode_json
 
 keys = st.text() | st.just("$float")
 documents = st.recursive(

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, func, insert, select
 from sqlmodel import SQLModel
 
-from master.store.rows import fetch
+from master.store.sql.rows import fetch
 from master.store.tables import Port, Project, Workspace
 
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,7 @@ def test_type_checkers_know_columns(wrong: str, told: str, tmp_path: Path) -> No
     program = tmp_path / "wrong.py"
     program.write_text(
         "from sqlalchemy import Connection, select\n"
-        "from master.store.rows import fetch\n"
+        "from master.store.sql.rows import fetch\n"
         "from master.store.tables import Project\n"
         f"def f(c: Connection) -> None:\n    {wrong}\n"
     )

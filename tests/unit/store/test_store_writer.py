@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import pytest
 from sqlalchemy import Connection
 
-from master.store.writer import Lane, Writer
+from master.store.sql.writer import Lane, Writer
 from windlass.base.errors import Conflict, LeaseLost, StoreUnavailable, WindlassError
 
 T = TypeVar("T")

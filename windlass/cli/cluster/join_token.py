@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.formats.plurals import counted
 from windlass.base.network import is_loopback
 from windlass.base.option_groups import with_groups
-from windlass.base.plurals import counted
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
@@ -111,7 +111,7 @@ def _wanted(pool: str, valid: str, uses: str, agents: list[str], description: st
 
 
 def _length(valid: str) -> timedelta:
-    from windlass.base.durations import parse_duration
+    from windlass.base.formats.durations import parse_duration
 
     try:
         length = parse_duration(valid)

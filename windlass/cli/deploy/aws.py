@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.cloud import CloudCommands, down, listed
 from windlass.cli.groups import command_group

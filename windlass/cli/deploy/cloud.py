@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import typer
 
 from windlass.base.errors import InvalidState, ProviderError, WindlassError
-from windlass.base.json_types import JsonObject
-from windlass.base.plurals import counted
+from windlass.base.formats.json_types import JsonObject
+from windlass.base.formats.plurals import counted
 from windlass.cli.deploy.commands import NO_PREFLIGHT, NO_WAIT
 from windlass.cli.deploy.model_options import command_of
 from windlass.cli.output.columns import Column, Table, TableOptions, print_rows

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.option_groups import with_groups
 from windlass.cli.deploy.aws import ClusterIdOption, DeleteDataOption, StateOption, YesOption
 from windlass.cli.deploy.cloud import CloudCommands, down, listed

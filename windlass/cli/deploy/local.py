@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import typer
 
 from windlass.base.errors import InvalidArgument
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
-from windlass.base.plurals import counted
 from windlass.cli.deploy.commands import ImagePrefixOption
 from windlass.cli.deploy.local_options import (
     HERE,

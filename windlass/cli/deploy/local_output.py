@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.cli.output.text import notice
 from windlass.deploy.local import DEFAULT_PORT
 from windlass.deploy.local.published import NO_EFFECT, warnings_for

@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from windlass.base.durations import format_duration
+from windlass.base.formats.durations import format_duration
 from windlass.base.no_effect import mark_of
 from windlass.deploy.cloud.options import Cli
 

@@ -78,7 +78,7 @@ def describe(
 
 
 def length(seconds: float) -> str:
-    from windlass.base.durations import format_duration
+    from windlass.base.formats.durations import format_duration
 
     return format_duration(timedelta(seconds=round(seconds)))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.cli.completion import TemplateOption
 from windlass.cli.config_file import naming, read_config, read_settings
 from windlass.cli.connect import client_for

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
-from windlass.base.plurals import counted
 from windlass.cli.completion import complete_jobs, complete_pools
 from windlass.cli.connect import client_for
 from windlass.cli.groups import AliasedGroup, command_group

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from windlass.base.errors import InvalidState, NotFound, ProviderError
-from windlass.base.json_types import JsonMapping, JsonObject
-from windlass.base.plurals import counted
+from windlass.base.formats.json_types import JsonMapping, JsonObject
+from windlass.base.formats.plurals import counted
 from windlass.deploy.cloud.machines import PAUSE_S, ClusterMachines, end_all
 from windlass.deploy.cloud.plan import DeployPlan
 from windlass.deploy.cloud.progress import TerraformProgress

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from windlass.base.duration_field import Duration
+from windlass.base.formats.duration_field import Duration
 
 CLUSTER_ID = re.compile(r"[a-zA-Z][-a-zA-Z0-9]*")
 EVERYBODY = "0.0.0.0/0"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from windlass.base.errors import ProviderError
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.deploy.cloud.terraform import Say
 
 PAUSE_S = 5.0

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from windlass.base.files import write_atomic
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 
 _TIMEOUT_S = 30
 _GCP_TOKEN = "http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105 - a URL

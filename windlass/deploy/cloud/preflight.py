@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from windlass.base.plurals import counted
+from windlass.base.formats.plurals import counted
 from windlass.deploy.cloud.machines import ClusterMachines
 from windlass.deploy.cloud.options import CommonOptions
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from windlass.base.json_types import JsonMapping
+from windlass.base.formats.json_types import JsonMapping
 
 _NOISE = re.compile(
     r"(?:https response error )?StatusCode: \d+, (?:RequestID|HostID): [\w+/=-]+,? ?(?:HostID: [\w+/=-]*,? ?)?"

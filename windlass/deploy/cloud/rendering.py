@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from windlass.base.durations import format_duration
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats.durations import format_duration
 from windlass.deploy.cloud.options import CommonOptions
 from windlass.deploy.cloud.template import filled, from_terraform
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from windlass.base.errors import Conflict
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 from windlass.deploy.cloud.state_folder import DeployPhase, Record
 
 LABELS = {"managed-by": "determined", "windlass": "terraform-states"}

@@ -23,7 +23,7 @@ from platformdirs import user_data_path
 
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.files import write_atomic
-from windlass.base.json_types import JsonMapping, JsonObject
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 from windlass.deploy.cloud.field_types import CLUSTER_ID
 
 

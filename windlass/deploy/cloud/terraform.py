@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from windlass.base.errors import InvalidState, ProviderError
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.deploy.cloud.progress import TerraformProgress, failure
 
 OLDEST = (1, 11)

@@ -11,7 +11,7 @@ from agent_bootstrap.agent.runtimes.commands.tool import Gpus, ToolCall, require
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.protocol import RegistryCredentials
-from windlass.base.image_reference import ImageReference
+from windlass.base.formats.image_reference import ImageReference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

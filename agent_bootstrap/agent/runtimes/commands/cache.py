@@ -24,7 +24,7 @@ from pathlib import Path
 from agent_bootstrap.agent.containers.directory import remove_tree
 from agent_bootstrap.agent.runtimes.commands.cache_lock import CacheLock, try_lock
 from agent_bootstrap.protocol import RegistryCredentials
-from windlass.base.image_reference import ImageReference
+from windlass.base.formats.image_reference import ImageReference
 
 HASH_CHARS = 16
 MAX_NAME_CHARS = 80

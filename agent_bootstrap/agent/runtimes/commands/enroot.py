@@ -14,7 +14,7 @@ from agent_bootstrap.agent.runtimes.isolation import SUPERVISOR_DIR
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import DEFAULT_REGISTRY, ImageReference
+from windlass.base.formats.image_reference import DEFAULT_REGISTRY, ImageReference
 
 RC = str(SUPERVISOR_DIR / "enroot_rc.sh")
 """In the place of the image's own start script, which would run its entrypoint."""

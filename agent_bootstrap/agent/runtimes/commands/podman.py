@@ -23,7 +23,7 @@ from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.agent.runtimes.mount_list import Mount
 from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import DEFAULT_REGISTRY, ImageReference
+from windlass.base.formats.image_reference import DEFAULT_REGISTRY, ImageReference
 
 HUB_LOGIN = "https://index.docker.io/v1/"
 """What Podman calls Docker's registry in a file of logins."""

@@ -21,7 +21,7 @@ from agent_bootstrap.agent.runtimes.pulls import pull_refused
 from agent_bootstrap.agent.runtimes.setup import ContainerStart, killed_early, unless_killed
 from agent_bootstrap.agent.runtimes.task_lines import Say
 from agent_bootstrap.protocol import RegistryCredentials
-from windlass.base.image_reference import ImageReference
+from windlass.base.formats.image_reference import ImageReference
 
 LOOK_AGAIN_S = 0.5
 """How soon it is seen that somebody else has made the image."""

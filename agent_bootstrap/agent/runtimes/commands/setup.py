@@ -39,7 +39,12 @@ from agent_bootstrap.bind_rules import HostPaths, problem_of, resolved
 from agent_bootstrap.privilege_rules import Privileges
 from agent_bootstrap.protocol import ContainerSpec, IsolationKind, RegistryCredentials, SlotKind
 from windlass.base.files import write_atomic
-from windlass.base.image_reference import EXAMPLES, BadImageName, ImageReference, parse_image
+from windlass.base.formats.image_reference import (
+    EXAMPLES,
+    BadImageName,
+    ImageReference,
+    parse_image,
+)
 
 MAX_ACCOUNTS_BYTES = 1 << 20
 

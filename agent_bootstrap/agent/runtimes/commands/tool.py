@@ -19,7 +19,7 @@ from agent_bootstrap.agent.runtimes.commands.user_namespaces import is_pause, is
 from agent_bootstrap.agent.runtimes.image_task import ImageTask
 from agent_bootstrap.protocol import RegistryCredentials
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import ImageReference
+from windlass.base.formats.image_reference import ImageReference
 
 VERSION_LIMIT_S = 20.0
 CLEAR_LIMIT_S = 60.0

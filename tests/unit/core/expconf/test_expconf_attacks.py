@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from master.core.expconf import ClusterDefaults, complete, documents, parse
-from master.core.expconf.documents import MAX_TEXT, MAX_VALUES, read_document
-from master.core.expconf.errors import MAX_PROBLEMS
+from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.expconf.interactive import complete_task
 from master.core.expconf.kinds import CommandConfig
-from master.core.expconf.log_policies import MAX_POLICIES
+from master.core.expconf.models.log_policies import MAX_POLICIES
+from master.core.expconf.parsing import documents
+from master.core.expconf.parsing.documents import MAX_TEXT, MAX_VALUES, read_document
+from master.core.expconf.parsing.errors import MAX_PROBLEMS
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
-from master.experiments.admission import search_of
+from master.experiments.submission.admission import search_of
 from windlass.base.errors import InvalidConfig
 
 RUNNABLE: dict[str, Any] = {

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from master.core.expconf import ClusterDefaults, ExperimentConfig, complete, parse
-from master.core.expconf.hyperparameters import Int
-from master.core.expconf.searchers import AdaptiveAshaSearcher
-from master.core.expconf.storage import SharedFsStorage
+from master.core.expconf.models.hyperparameters import Int
+from master.core.expconf.models.searchers import AdaptiveAshaSearcher
+from master.core.expconf.models.storage import SharedFsStorage
 from master.core.machines import Market, Requirements
 
 EVERY_KEY = """

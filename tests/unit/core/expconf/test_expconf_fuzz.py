@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.searcher.limits import check_limits
-from master.experiments.admission import search_of
+from master.experiments.submission.admission import search_of
 from tests.examples import examples
 from windlass.base.errors import InvalidConfig
 

@@ -15,7 +15,7 @@ from master.core.expconf.interactive import complete_task
 from master.core.expconf.kinds import CommandConfig
 from master.core.expconf.references import take_secrets
 from windlass.base.errors import InvalidConfig
-from windlass.base.image_reference import EXAMPLES
+from windlass.base.formats.image_reference import EXAMPLES
 
 MINIMAL = {
     "entrypoint": "python3 train.py",

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.expconf import check, merge
-from master.core.expconf.documents import read_document
 from master.core.expconf.interactive import TaskConfig
 from master.core.expconf.kinds import CommandConfig, NotebookConfig, ShellConfig, TensorboardConfig
-from master.core.expconf.normalise import normalise
+from master.core.expconf.parsing.documents import read_document
+from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.templates import (
     MAX_NAME,
     Template,

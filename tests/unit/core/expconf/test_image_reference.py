@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.base.image_reference import BadImageName, ImageReference, parse_image
+from windlass.base.formats.image_reference import BadImageName, ImageReference, parse_image
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

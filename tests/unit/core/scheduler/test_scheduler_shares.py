@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.scheduler.shares import Entitlement, divide
+from master.core.scheduler.policies.shares import Entitlement, divide
 
 
 def entitlement(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.permissions import Permission
 from windlass.deploy.cloud.aws.options import AwsOptions
 from windlass.deploy.cloud.aws.policy import aws_policy

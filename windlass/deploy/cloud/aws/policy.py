@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.permissions import Permission, Reach
 
 _TAGGING_CALLS = ("RunInstances", "CreatePlacementGroup", "CreateImage")

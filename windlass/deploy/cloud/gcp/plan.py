@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from windlass.base.durations import format_duration
-from windlass.base.json_types import JsonObject
+from windlass.base.formats.durations import format_duration
+from windlass.base.formats.json_types import JsonObject
 from windlass.base.permissions import Permission, Reach
 from windlass.deploy.cloud.field_types import as_mapping
 from windlass.deploy.cloud.gcp.options import GcpOptions

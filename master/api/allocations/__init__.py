@@ -1,1 +1,0 @@
-"""What the containers of an allocation ask and tell."""

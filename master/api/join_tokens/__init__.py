@@ -1,1 +1,0 @@
-"""Join tokens, as administrators make and revoke them."""

@@ -1,1 +1,0 @@
-"""Metric reports, and streams of them."""

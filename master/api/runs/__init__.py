@@ -1,1 +1,0 @@
-"""Runs: what the Core API tells of a trial."""

@@ -1,1 +1,0 @@
-"""Login, logout, who am I."""

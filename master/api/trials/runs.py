@@ -1,0 +1,122 @@
+"""What `core.init()` asks for first, and the metadata of a run. A "run" of this API is a trial."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired
+
+from fastapi import APIRouter
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from master.api.access import Caller, Visible, require
+from master.api.permits import IN_BODY, VISIBLE, permit, trial
+from master.api.replies import Empty, Reply, reply
+from master.api.request_models import Body, FreeObject, Int32, RowId, Text
+from master.api.routing import ApiRoute
+from master.api.services import TheApi
+from master.api.targets import trial_target
+from master.api.values import finite
+from master.auth.permissions import Action
+from windlass.base.errors import InvalidArgument
+from windlass.base.formats.json_types import JsonObject
+
+
+class StartedRunReply(TypedDict):
+    storageId: NotRequired[int]
+
+
+class RunMetadataReply(TypedDict):
+    metadata: JsonObject | None
+
+
+router = APIRouter(route_class=ApiRoute, tags=["runs"])
+
+MAX_KEYS = 1000
+MAX_DEPTH = 10
+MAX_KEY_CHARS = 50
+MAX_TEXT_CHARS = 5000
+MAX_ITEMS = 100
+_FORBIDDEN = set("$.[]")
+
+
+class StartRun(Body):
+    run_id: Int32 = 0
+    checkpoint_storage: FreeObject | None = None
+
+
+@router.post("/api/v1/runs/start")
+@permit(Action.REPORT, IN_BODY)
+async def start(body: StartRun, principal: Caller, api: TheApi) -> Reply[StartedRunReply]:
+    target = await trial_target(api, body.run_id)
+    require(api, principal, Action.REPORT, target)
+    storage_id = await api.services.reports.storage_id(
+        body.checkpoint_storage, owner_id=target.owner_id
+    )
+    return reply({} if storage_id is None else {"storageId": storage_id})
+
+
+@router.get("/api/v1/runs/{run_id}/metadata")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def get_metadata(run_id: RowId, visible: Visible, api: TheApi) -> Reply[RunMetadataReply]:
+    await api.reads.experiments.require_trials([run_id], visible)
+    metadata = await api.services.reports.run_metadata(run_id)
+    return reply({"metadata": finite(metadata)})
+
+
+class RunMetadata(Body):
+    metadata: FreeObject = Field(default_factory=dict)
+
+
+@router.post("/api/v1/runs/{run_id}/metadata")
+@permit(Action.REPORT, trial("run_id"))
+async def set_metadata(
+    run_id: RowId, body: RunMetadata, principal: Caller, api: TheApi
+) -> Reply[RunMetadataReply]:
+    check_metadata(body.metadata)
+    await api.services.reports.set_run_metadata(run_id, body.metadata, by=principal)
+    return reply({"metadata": finite(body.metadata)})
+
+
+def check_metadata(metadata: dict[str, Any]) -> None:
+    """The limits of the published API. Raises InvalidArgument that names the place."""
+    keys = _check(metadata, "metadata", 1)
+    if keys > MAX_KEYS:
+        raise InvalidArgument(f"metadata: has {keys} keys, more than {MAX_KEYS}")
+
+
+def _check(value: Any, path: str, depth: int) -> int:
+    """How many keys there are below."""
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(f"metadata: is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        for key in value:
+            if not key or len(key) > MAX_KEY_CHARS or _FORBIDDEN & set(key):
+                raise InvalidArgument(
+                    f"{path}: key {key[:MAX_KEY_CHARS]!r} must have 1 to {MAX_KEY_CHARS} "
+                    "characters, none of $ . [ ]"
+                )
+        return len(value) + sum(
+            _check(item, f"{path}.{key}", depth + 1) for key, item in value.items()
+        )
+    if isinstance(value, list):
+        if len(value) > MAX_ITEMS:
+            raise InvalidArgument(f"{path}: has {len(value)} items, more than {MAX_ITEMS}")
+        return sum(_check(item, path, depth + 1) for item in value)
+    if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+        raise InvalidArgument(f"{path}: has {len(value)} characters, more than {MAX_TEXT_CHARS}")
+    return 0
+
+
+class WebhookEvent(Body):
+    experiment_id: Int32 = 0
+    trial_id: Int32 = 0
+    title: Text = ""
+
+
+@router.post("/api/v1/webhooks/custom")
+@permit(Action.REPORT, IN_BODY)
+async def alert(body: WebhookEvent, principal: Caller, api: TheApi) -> Reply[Empty]:
+    """Nobody listens: there are no webhooks yet, and an alert without a listener is no error."""
+    if body.trial_id:
+        require(api, principal, Action.REPORT, await trial_target(api, body.trial_id))
+    return reply()

@@ -1,0 +1,222 @@
+"""What may run here: configs against this cluster's pools, at creation and when an experiment moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import structlog
+
+from master.allocations.abilities import having, runs_image
+from master.allocations.batch import arguments_without_effect, batch_options
+from master.allocations.cluster_tasks import ClusterTasks
+from master.allocations.identities import TaskOwner
+from master.allocations.mounts import (
+    mount_problems,
+    privilege_problems,
+    storage_problems,
+    storage_unwritable,
+)
+from master.allocations.policy import ClusterPolicy
+from master.core.expconf import ExperimentConfig, complete, parse
+from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
+from master.core.expconf.templates import Template, naming, over_template
+from master.core.searcher.limits import check_limits
+from master.core.searcher.search import Search
+from master.experiments.lifecycle.state import RunSettings
+from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
+from windlass.base.clock import Clock
+from windlass.base.errors import InvalidConfig, NotFound, Unfulfillable, Unsatisfiable
+from windlass.base.formats.trial_class import is_trial_class, needs_package
+from windlass.base.ids import Ids
+from windlass.base.no_effect import keys_without_effect
+
+log = structlog.get_logger(__name__)
+
+MAX_WARNINGS = 100
+"""More of them tell nobody more."""
+TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
+"""Searchers that must know how far a trial is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedExperiment:
+    """A config that could run here."""
+
+    config: ExperimentConfig
+    settings: RunSettings
+    search: Search
+    warnings: tuple[str, ...] = ()
+    """Words that the published client knows."""
+    config_warnings: tuple[str, ...] = ()
+    """Sentences about keys of the config that have no effect, and about what the agents must have."""
+
+
+class Fit(NamedTuple):
+    """What the resource manager says of the requests of an experiment."""
+
+    launch_warnings: tuple[str, ...] = ()
+    """Words that the published client knows."""
+    notes: Sequence[str] = ()
+
+
+class Admission:
+    """Reads the cluster's policy, and asks the resource manager what could ever fit. Changes nothing."""
+
+    def __init__(
+        self,
+        *,
+        policy: ClusterPolicy,
+        cluster: ClusterTasks,
+        rm: Callable[[], ResourceManager],
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._policy = policy
+        self._cluster = cluster
+        self._rm = rm
+        self._clock = clock
+        self._ids = ids
+
+    def check(
+        self, text: str, *, owner: TaskOwner, template: Template | None = None
+    ) -> CheckedExperiment:
+        """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
+        raw = over_template(parse(text), template)
+        with naming(template):
+            return self._check(raw, owner)
+
+    def _check(self, raw: Mapping[str, Any], owner: TaskOwner) -> CheckedExperiment:
+        name = f"Experiment ({self._ids.uuid()[:8]})"
+        seed = int(self._clock.now().timestamp()) % 2**31
+        resources = raw.get("resources") or {}
+        wanted, aux = (
+            str(resources.get("resource_pool") or ""),
+            resources.get("slots_per_trial") == 0,
+        )
+        pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
+        config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
+        self._require_mounts(config, pool, owner)
+        settings = run_settings(config, pool)
+        search = search_of(config)
+        check_limits(search)
+        fit = self._fit(settings)
+        told = chain(fit.notes, self._warnings(config, raw, pool))
+        return CheckedExperiment(
+            config=config,
+            settings=settings,
+            search=search,
+            warnings=fit.launch_warnings,
+            config_warnings=tuple(islice(told, MAX_WARNINGS)),
+        )
+
+    def check_pool(self, settings: RunSettings) -> None:
+        """Whether an experiment may move to the pool of `settings`. Raises NotFound, Unsatisfiable."""
+        if settings.pool not in self._policy.defaults:
+            raise NotFound("resource pool", settings.pool)
+        self._fit(settings)
+
+    def _fit(self, settings: RunSettings) -> Fit:
+        """Raises Unsatisfiable, unless what could never run is accepted here."""
+        try:
+            return Fit(notes=self._rm().check(self._probe(settings)))
+        except Unsatisfiable as error:
+            if self._policy.launch_error or isinstance(error, Unfulfillable):
+                raise
+            log.warning("experiment may never run", reason=error.message)
+            return Fit(launch_warnings=("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",))
+
+    def first_requests(self, checked: CheckedExperiment, *, user: str) -> list[AllocationRequest]:
+        """What the trials that such an experiment of this user begins with would ask for."""
+        settings = checked.settings
+        one = replace(
+            self._probe(settings), user=user, preemption_timeout_s=settings.preemption_timeout_s
+        )
+        trials = range(checked.search.method.first_trials)
+        return [replace(one, allocation_id=f"planned.{number}") for number in trials]
+
+    def _warnings(
+        self, config: ExperimentConfig, raw: Mapping[str, Any], pool: str
+    ) -> Iterator[str]:
+        able = self._rm().abilities(pool)
+        image = config.environment.image
+        yield from keys_without_effect(config, raw, having=having(image, able))
+        yield from arguments_without_effect(config.pbs)
+        entrypoint = config.entrypoint
+        if not isinstance(entrypoint, str) or not is_trial_class(entrypoint):
+            return
+        # What is in an image shows when it starts.
+        runs_in_image = runs_image(image, able)
+        if not runs_in_image and (able is None or not able.trial_classes):
+            yield needs_package(entrypoint)
+
+    def _require_mounts(self, config: ExperimentConfig, pool: str, owner: TaskOwner) -> None:
+        rules = self._cluster.host_paths_of(pool)
+        as_root = self._cluster.runs_as_root(owner)
+        problems = (
+            *mount_problems(config, rules, as_root=as_root),
+            *privilege_problems(config, self._cluster.privileges_of(pool)),
+            *storage_problems(config, rules, as_root=as_root),
+        )
+        able = None if problems else self._rm().abilities(pool)
+        if able is not None and able.shares_user:
+            problems = tuple(storage_unwritable(config))
+        if problems:
+            raise InvalidConfig(problems, what="experiment configuration")
+
+    def _probe(self, settings: RunSettings) -> AllocationRequest:
+        """The request that a trial with these settings would make."""
+        now = self._clock.now()
+        return AllocationRequest(
+            allocation_id="check",
+            task_id="check",
+            name="check",
+            pool=settings.pool,
+            slots=settings.slots_per_trial,
+            job=JobOrder(
+                job_id="check",
+                submitted=now,
+                weight=settings.weight,
+                max_slots=settings.max_slots,
+                priority=settings.priority,
+            ),
+            requested=now,
+            single_agent=settings.single_node,
+            requires=settings.requires,
+            batch=settings.batch,
+        )
+
+
+def search_of(config: ExperimentConfig) -> Search:
+    document = config.to_json()
+    return Search.from_config(
+        document["searcher"],
+        document["hyperparameters"],
+        document["reproducibility"]["experiment_seed"],
+    )
+
+
+def run_settings(
+    config: ExperimentConfig, pool: str, queue_position: Decimal | None = None
+) -> RunSettings:
+    """What running the trials needs of a complete config."""
+    resources, searcher = config.resources, config.searcher
+    return RunSettings(
+        pool=pool,
+        slots_per_trial=resources.slots_per_trial,
+        max_restarts=config.max_restarts,
+        single_node=bool(resources.is_single_node),
+        requires=resources.requirements(),
+        batch=batch_options(config.slurm, config.pbs),
+        weight=resources.weight,
+        max_slots=resources.max_slots,
+        priority=resources.priority,
+        queue_position=queue_position,
+        preemption_timeout_s=config.preemption_timeout,
+        metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        time_metric=searcher.time_metric if isinstance(searcher, TIMED) else None,
+    )

@@ -1,0 +1,66 @@
+"""Where the trials of a new experiment start: from nothing, or from a checkpoint of an earlier one."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from master.core.expconf import ExperimentConfig
+from master.experiments.lifecycle.state import Phase
+from master.store.store import Store
+from master.store.tables import Checkpoint, Experiment
+from windlass.base.errors import InvalidConfig
+
+COMPLETED = "COMPLETED"
+
+
+class WarmStart:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def resolve(self, config: ExperimentConfig) -> ExperimentConfig:
+        """The config with the checkpoint that its `source_trial_id` stands for now; the trial wins over a given one.
+
+        Raises InvalidConfig for a source that does not exist or cannot be restored.
+        """
+        searcher = config.searcher
+        if searcher.source_trial_id is not None:
+            uuid = await self._newest(searcher.source_trial_id)
+        elif searcher.source_checkpoint_uuid:
+            uuid = searcher.source_checkpoint_uuid
+            await self._require(uuid)
+        else:
+            return config
+        started = searcher.model_copy(update={"source_checkpoint_uuid": uuid})
+        return config.model_copy(update={"searcher": started})
+
+    async def _newest(self, trial_id: int) -> str:
+        checkpoints = await self._store.read(
+            select(Checkpoint)
+            .where(Checkpoint.trial_id == trial_id, Checkpoint.state == COMPLETED)
+            .order_by(Checkpoint.steps.desc(), Checkpoint.reported_at.desc())
+            .limit(1)
+        )
+        if not checkpoints:
+            raise _invalid("source_trial_id", f"trial {trial_id} has no checkpoint")
+        await self._require_kept(checkpoints[0], "source_trial_id")
+        return checkpoints[0].uuid
+
+    async def _require(self, uuid: str) -> None:
+        found = await self._store.read_one(select(Checkpoint).where(Checkpoint.uuid == uuid))
+        if found is None:
+            raise _invalid("source_checkpoint_uuid", f'there is no checkpoint "{uuid}"')
+        if found.state != COMPLETED:
+            state = found.state.lower().replace("_", " ")
+            raise _invalid("source_checkpoint_uuid", f"checkpoint {uuid} is {state}")
+        await self._require_kept(found, "source_checkpoint_uuid")
+
+    async def _require_kept(self, checkpoint: Checkpoint, key: str) -> None:
+        state = await self._store.read_one(
+            select(Experiment.state).where(Experiment.id == checkpoint.experiment_id)
+        )
+        if state == Phase.DELETING:
+            raise _invalid(key, f"the experiment of checkpoint {checkpoint.uuid} is being deleted")
+
+
+def _invalid(key: str, problem: str) -> InvalidConfig:
+    return InvalidConfig([f"<config>.searcher.{key}: {problem}"], what="experiment configuration")

@@ -80,7 +80,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=sized(BUDGET_TASKS, 3))
     tasks = parser.parse_args().tasks
     print_calibration()
-    config = {"resource_pools": [{"pool_name": "default"}], "log": {"level": "warn"}}
+    pool = {"pool_name": "default", "max_aux_containers_per_agent": tasks}
+    config = {"resource_pools": [pool], "log": {"level": "warn"}}
     with (
         tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder,
         RealCluster(Path(folder), config) as cluster,

@@ -16,6 +16,7 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ ZONE_JOBS = sized(300, 10)
 PACKING = Disruption(packing=True)
 REPLACEMENT = Disruption(packing=True, replacement=True)
 FALL_BACK_AFTER_S = (0.0, 300.0, 1800.0)
-STOPPED = StoppedAgents(max=64, expected_gap_s=3600.0, max_age_s=86_400.0)
+STOPPED = StoppedAgents(
+    max=64, expected_gap=timedelta(seconds=3600.0), max_age=timedelta(seconds=86_400.0)
+)
 DISK_USD = 0.011
 """Of a disk of 100 GB, as an hour of a slot costs 1."""
 UP_S, DOWN_S = 3 * 3600.0, 111 * 60.0

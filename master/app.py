@@ -436,7 +436,7 @@ class Master:
             cluster_id=info.cluster_id,
             generation=epoch,
             interval_s=options.provision_every_s,
-            money=Money(options.config.budget.budgets(), lambda: costs.spending),
+            money=Money(options.config.budget, lambda: costs.spending),
         )
 
     async def _require_user(self, pool: str, who: OsUser | None, batch: BatchOptions) -> None:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from master.config.batch_manager import BatchResourceManager
-from master.config.money import ClusterBudget, Prices
 from master.config.partitions import (
     Partition,
     default_partition,
@@ -24,6 +23,7 @@ from master.config.pools import (
     ResolvedPool,
     ResourceManagerSection,
 )
+from master.config.prices import Prices
 from master.config.scheduler import SchedulerSection
 from master.config.sections import (
     Cache,
@@ -46,6 +46,7 @@ from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.models.durations import NonNegativeDuration
 from master.core.expconf.models.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.models.storage import CheckpointStorage
+from provisioner.money.budgets import ClusterBudget
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect

@@ -10,11 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from master.config.batch_manager import BatchResourceManager, ManagerNames
-from master.config.disruption import DisruptionSection, HoursOfDay, seconds_of_day
-from master.config.money import PoolBudget
 from master.config.providers import EmbeddedSection, MachineSection, ProviderSection
 from master.config.scheduler import SchedulerSection
-from master.config.stopped_agents import StoppedAgentsSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.models.durations import (
     AUTO,
@@ -33,8 +30,12 @@ from master.core.expconf.models.schema import (
 )
 from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
+from provisioner.day_hours import DayHours
+from provisioner.money.budgets import PoolBudget
 from provisioner.money.expected_cost import NETWORK_GBPS_PER_SLOT
+from provisioner.planning.scale_down.disruption import Disruption
 from provisioner.planning.scale_down.idle_time import MOST_IDLE_S
+from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.sections.batch import BatchKeys, BatchSection, HpcSection
 from provisioner.sections.cloud import CloudSection
 from provisioner.types import PoolSettings
@@ -150,11 +151,11 @@ class PoolSection(Item):
     gradients as long as it computes. What machines are expected to cost counts that; 0: not."""
     warm_agents: NonNegative = 0
     """Our own key: so many machines are kept ready without work, beside those that work."""
-    warm_hours: Items[HoursOfDay] = ()
+    warm_hours: DayHours = ()
     """Our own key: warm_agents only then: "08:00-18:00", in UTC. None: at any time."""
-    stopped_agents: StoppedAgentsSection = StoppedAgentsSection()
+    stopped_agents: StoppedAgents = StoppedAgents()
     """Our own key: whether machines without work are stopped instead of ended. Off by default."""
-    disruption: DisruptionSection = DisruptionSection()
+    disruption: Disruption = Disruption()
     """Our own key: whether work that runs may be moved so that machines can go. Off by default."""
     fall_back_to: Items[str] = ()
     """Our own key: pools that may run what this one cannot start, in the order in which they are asked. From there
@@ -170,11 +171,11 @@ class PoolSection(Item):
             for key in _ELASTIC_KEYS:
                 if getattr(self, key) is not None:
                     raise ValueError(f"{key} needs a provider: this pool is static")
-            if self.disruption.disruption().is_on:
+            if self.disruption.is_on:
                 raise ValueError("disruption needs a provider: this pool is static")
             if self.warm_agents:
                 raise ValueError("warm_agents needs a provider: this pool is static")
-            if self.stopped_agents.max:
+            if self.stopped_agents.is_on:
                 raise ValueError("stopped_agents needs a provider: this pool is static")
             self._require_metadata()
             return self
@@ -188,7 +189,7 @@ class PoolSection(Item):
             raise ValueError("min_instances must not be more than max_instances")
         if self.warm_agents > self.limit("max_instances", DEFAULT_MAX_INSTANCES):
             raise ValueError("warm_agents must not be more than max_instances")
-        if self.stopped_agents.max and not any(
+        if self.stopped_agents.is_on and not any(
             isinstance(one, CloudSection | EmbeddedSection) for one in self.all_providers
         ):
             raise ValueError(
@@ -343,11 +344,11 @@ class ResolvedPool:
             max_starting_s=None if starting is None else starting.total_seconds(),
             on_demand_after_s=section.on_demand_after.total_seconds(),
             network_gbps_per_slot=section.network_gbps_per_slot,
-            budget=section.budget.budget(),
-            disruption=section.disruption.disruption(),
+            budget=section.budget,
+            disruption=section.disruption,
             warm_agents=section.warm_agents,
-            warm_hours=tuple(seconds_of_day(each) for each in section.warm_hours),
-            stopped=section.stopped_agents.stopped(),
+            warm_hours=section.warm_hours,
+            stopped=section.stopped_agents,
         )
 
     def containers(self) -> TaskContainerDefaults:

@@ -12,7 +12,7 @@ import structlog
 
 from provisioner.money import fresh_prices
 from provisioner.money.fresh_prices import FreshPrice, Key, KnowsPrices
-from provisioner.money.price_book import FILE_NAME, Override, PriceBook, open_book
+from provisioner.money.price_book import FILE_NAME, PriceBook, PriceOverride, open_book
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig
 
@@ -31,7 +31,7 @@ class UsesPrices(KnowsPrices, Protocol):
 class LivePrices:
     """`look` now and then. Everything else reads `book` whenever it needs a price."""
 
-    def __init__(self, data_dir: Path, overrides: Sequence[Override] = ()) -> None:
+    def __init__(self, data_dir: Path, overrides: Sequence[PriceOverride] = ()) -> None:
         """Raises InvalidConfig if the file is malformed."""
         self._file = data_dir / FILE_NAME
         self._data_dir = data_dir

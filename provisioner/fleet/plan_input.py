@@ -37,7 +37,7 @@ def plan_input(
 ) -> PlanInput:
     """One immutable snapshot for `plan`; pools without demand are planned for their minimum and idle nodes."""
     machines, off = _machines(state, agents, now), stopped_pools(state, pools, now)
-    counts = money.budgets.cluster or any(setup.settings.budget for setup in pools.values())
+    counts = money.budget or any(setup.settings.budget for setup in pools.values())
     spent = pool_spending(state, now) if counts else {}
     by_pool = {each.pool: off.without_stopped(each) for each in demand}
     inputs = [
@@ -59,7 +59,7 @@ def plan_input(
         pools=tuple(inputs),
         memory=state.memory,
         unseen=state.unseen,
-        budgets=money.budgets,
+        budget=money.budget,
         spending=Spending(pools=spent, users=money.users()),
     )
 

@@ -230,7 +230,10 @@ class Provisioner:
     def _stopped_ends(self) -> Iterator[float]:
         for record in self._state.instances.values():
             if record.state is InstanceState.STOPPED and record.pool in self._pools:
-                yield record.stops[-1].since + self._pools[record.pool].stopped.max_age_s
+                yield (
+                    record.stops[-1].since
+                    + self._pools[record.pool].stopped.max_age.total_seconds()
+                )
 
     def blocked_offers(self) -> Sequence[BlockedOffer]:
         offers = (offer for setup in self._catalogue().pools.values() for offer in setup.offers)

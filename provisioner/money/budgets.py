@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 
+from pydantic import Field
+
+from master.core.expconf.models.schema import Number, Section
 from provisioner.money.months import month_end
+
+Usd = Annotated[Number, Field(ge=0)]
 
 
 class WhenSpent(StrEnum):
@@ -16,31 +22,44 @@ class WhenSpent(StrEnum):
     PREEMPT = "preempt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """None: no limit."""
+class Budget(Section):
+    """What machines may cost."""
 
-    usd_per_hour: float | None = None
+    usd_per_hour: Usd | None = None
     """Of all machines at a time."""
-    usd_per_month: float | None = None
+    usd_per_month: Usd | None = None
     """In a calendar month, UTC."""
-    when_spent: WhenSpent = WhenSpent.KEEP
 
     def __bool__(self) -> bool:
         return self.usd_per_hour is not None or self.usd_per_month is not None
+
+    @property
+    def preempts(self) -> bool:
+        """Running work leaves in time, once it is spent."""
+        return False
 
 
 NO_BUDGET = Budget()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
-    """Of the cluster and its users; those of pools are in their settings."""
+class PoolBudget(Budget):
+    """What the machines of a pool may cost."""
 
-    cluster: Budget = NO_BUDGET
+    when_spent: WhenSpent = Field(default=WhenSpent.KEEP, strict=False)
+    """Of usd_per_month: keep what runs, or preempt it in time."""
+
+    @property
+    def preempts(self) -> bool:
+        return self.when_spent is WhenSpent.PREEMPT
+
+
+class ClusterBudget(PoolBudget):
+    """What all elastic pools together may cost, and the work of users."""
+
     each_user: Budget = NO_BUDGET
-    users: Mapping[str, Budget] = field(default_factory=dict)
-    """By username, instead of `each_user`."""
+    """The share of machines that the work of one user holds."""
+    users: dict[str, Budget] = Field(default_factory=dict)
+    """By username, instead of each_user."""
 
     def of_user(self, name: str) -> Budget:
         return self.users.get(name, self.each_user) if name else NO_BUDGET
@@ -50,7 +69,7 @@ class Budgets:
         return bool(self.each_user) or any(self.users.values())
 
 
-NO_BUDGETS = Budgets()
+NO_BUDGETS = ClusterBudget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +106,9 @@ def _nobody_spent() -> UserSpending:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """The budgets and what counts against them, as the planner reads them."""
+    """The budget and what counts against them, as the planner reads them."""
 
-    budgets: Budgets = NO_BUDGETS
+    budget: ClusterBudget = NO_BUDGETS
     users: Callable[[], UserSpending] = _nobody_spent
     """As it is known now."""
 

@@ -15,8 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from master.core.expconf.models.schema import Number, Section
+from provisioner.money.budgets import Usd
 from provisioner.money.fresh_prices import FreshPrice, Key
 from provisioner.types import Market
 from windlass.base.errors import InvalidConfig
@@ -34,6 +36,7 @@ BELIEVED_FACTOR = 10.0
 HOURS_PER_MONTH = 730.0
 
 _Usd = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[Number, Field(ge=0, lt=1)]
 
 
 class _Part(BaseModel):
@@ -79,17 +82,27 @@ class PriceTable(_Part):
     clouds: Mapping[str, _Cloud]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """What the operator knows better: the price of some offers, or the share that is taken off. Empty: any."""
+class PriceOverride(Section):
+    """What is paid for some offers instead of their list price. Keys that are not given match any."""
 
     cloud: str = ""
+    """aws or gcp."""
     region: str = ""
+    """As the cloud calls it."""
     instance_type: str = ""
-    market: Market | None = None
-    usd_per_hour: float | None = None
-    discount: float | None = None
-    """0.2: a fifth less than the list says."""
+    """As the cloud calls it."""
+    market: Market | None = Field(default=None, strict=False)
+    """reserved, capacity_block, spot, on_demand or queued."""
+    usd_per_hour: Usd | None = None
+    """The price of a machine."""
+    discount: Share | None = None
+    """Or the share taken off the list price: 0.2 is a fifth less."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> PriceOverride:
+        if (self.usd_per_hour is None) == (self.discount is None):
+            raise ValueError("give either usd_per_hour or discount")
+        return self
 
     def covers(self, cloud: str, region: str, instance_type: str, market: Market) -> bool:
         return (
@@ -122,7 +135,7 @@ class PriceBook:
     """A table with what the operator says of it. Immutable."""
 
     table: PriceTable
-    overrides: Sequence[Override] = ()
+    overrides: Sequence[PriceOverride] = ()
     """The first that covers an offer counts."""
     file: Path = BUNDLED
     fresh: Mapping[Key, FreshPrice] = field(default_factory=dict, repr=False)
@@ -207,7 +220,7 @@ class PriceBook:
         rule = self._rule(cloud, region, name, market)
         return rule is not None and rule.usd_per_hour is not None
 
-    def _rule(self, cloud: str, region: str, name: str, market: Market) -> Override | None:
+    def _rule(self, cloud: str, region: str, name: str, market: Market) -> PriceOverride | None:
         return next((x for x in self.overrides if x.covers(cloud, region, name, market)), None)
 
     def _fresh(self, cloud: str, region: str, name: str, market: Market) -> FreshPrice | None:
@@ -363,7 +376,7 @@ def read_table(path: Path) -> PriceTable:
     return parse(content, what)
 
 
-def open_book(data_dir: Path | None, overrides: Sequence[Override] = ()) -> PriceBook:
+def open_book(data_dir: Path | None, overrides: Sequence[PriceOverride] = ()) -> PriceBook:
     """The newer of the bundled table and the one in the data folder. Raises InvalidConfig if that is malformed."""
     book = PriceBook(table=read_table(BUNDLED), overrides=tuple(overrides))
     newer = None if data_dir is None else data_dir / FILE_NAME

@@ -11,7 +11,7 @@ from master.core.reasons import Reason
 from master.core.scheduler.types import Running
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, Unseen
-from provisioner.money.budgets import NO_BUDGETS, Budgets, Spending
+from provisioner.money.budgets import NO_BUDGETS, ClusterBudget, Spending
 from provisioner.types import Offer, OfferKey, PoolAvailability, PoolDemand, PoolSettings, Scope
 
 
@@ -117,7 +117,7 @@ class PlanInput:
     memory: CapacityMemory = field(default_factory=CapacityMemory)
     unseen: Mapping[Scope, Unseen] = field(default_factory=dict)
     """Where it is not known what exists, and why: nothing is launched there."""
-    budgets: Budgets = NO_BUDGETS
+    budget: ClusterBudget = NO_BUDGETS
     spending: Spending = field(default_factory=Spending)
 
     def unseen_because(self, offer: Offer) -> tuple[Scope, Unseen] | None:

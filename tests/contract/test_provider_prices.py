@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.money.fresh_prices import FreshPrice, KnowsPrices, keyed
-from provisioner.money.price_book import Override, open_book
+from provisioner.money.price_book import PriceOverride, open_book
 from provisioner.types import Market
 from tests.contract.providers.aws import OPTIONS, AwsCase, aws
 from tests.contract.providers.base import POOL
@@ -60,7 +60,7 @@ async def test_offers_follow_and_say_where_their_price_is_from(tmp_path: Path) -
         assert (offer.usd_per_hour, offer.price_origin) == (0.6, "AWS price list of 2026-11-22")
         (spot,) = [x for x in case.provider.offers(POOL) or () if x.key.market is Market.SPOT]
         assert spot.price_origin == "EC2's spot prices"
-        cheaper = Override(discount=0.5)
+        cheaper = PriceOverride(discount=0.5)
         case.provider.use(replace(open_book(None, [cheaper]), fresh=fresh))
         assert on_demand(case).usd_per_hour == 0.3, "discounts come last"
 

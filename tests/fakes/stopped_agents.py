@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from provisioner.planning.scale_down.stopped_agents import StoppedAgents
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
 FOUR = an_offer(4, 4.0, boot_s=180.0, can_stop=True, disk_usd_per_hour=0.001)
 EIGHT = an_offer(8, 8.0, boot_s=180.0)
-RULES = StoppedAgents(max=2, expected_gap_s=3600.0, max_age_s=14_400.0)
+RULES = StoppedAgents(
+    max=2, expected_gap=timedelta(seconds=3600.0), max_age=timedelta(seconds=14_400.0)
+)
 
 
 def bought(decision: Plan) -> int:

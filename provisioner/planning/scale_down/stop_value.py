@@ -65,7 +65,7 @@ class StopChoice:
         self.left = max(0, rules.max - len(pool.stopped) - sum(m.stopping for m in pool.machines))
         """How many more there may be."""
         self._slot_usd = slot_usd_of(pool.offers) if self.left else 0.0
-        self._gap_s = expected_gap_s(rules.expected_gap_s, pool.gaps_s)
+        self._gap_s = expected_gap_s(rules.expected_gap.total_seconds(), pool.gaps_s)
 
     def take(self, machine: Machine) -> bool:
         """Whether this one is stopped; it counts from then on."""
@@ -80,7 +80,7 @@ class StopChoice:
             offer.can_stop
             and machine.stops < MOST_STOPS
             and not is_drifted(self._pool, offer, machine.fingerprint)
-            and self._gap_s <= self._pool.settings.stopped.max_age_s
+            and self._gap_s <= self._pool.settings.stopped.max_age.total_seconds()
             and pays(
                 offer,
                 boot_s=self._memory.boot_p50_s(offer),
@@ -100,13 +100,13 @@ def is_drifted(pool: PoolInput, offer: Offer, fingerprint: str) -> bool:
 def stopped_ends(pool: PoolInput, spent: str | None) -> Iterator[Termination]:
     """Stopped machines that are of no use any more; those stopped longest first where there are too many."""
     rules = pool.settings.stopped
-    above = len(pool.stopped) - rules.max
+    above, max_age_s = len(pool.stopped) - rules.max, rules.max_age.total_seconds()
     for machine in sorted(pool.stopped, key=lambda m: (-m.stopped_s, m.name)):
         why = spent
         if is_drifted(pool, machine.offer, machine.fingerprint):
             why = "its image or settings have changed since its launch"
-        elif machine.stopped_s >= rules.max_age_s:
-            why = f"stopped for {_hours(machine.stopped_s)} (max_age {_hours(rules.max_age_s)})"
+        elif machine.stopped_s >= max_age_s:
+            why = f"stopped for {_hours(machine.stopped_s)} (max_age {_hours(max_age_s)})"
         elif above > 0:
             why = f"more stopped machines than stopped_agents.max ({rules.max})"
         if why is not None:

@@ -1,20 +1,24 @@
-"""Whether machines without work are stopped instead of ended, as a pool sets it."""
+"""`stopped_agents` of a pool: whether machines without work are stopped instead of ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import timedelta
+
+from master.core.expconf.models.durations import PositiveDuration
+from master.core.expconf.models.schema import NonNegative, Section
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoppedAgents:
-    """The keys of `stopped_agents` of a pool. Off unless some may be kept."""
+class StoppedAgents(Section):
+    """A stopped machine costs its disk only, and starts faster than a new one boots. Idle on-demand machines are
+    stopped instead of ended where that is cheaper; work that waits starts them before anything is bought."""
 
-    max: int = 0
-    """So many stopped machines are kept at the most."""
-    max_age_s: float = 3 * 86_400.0
+    max: NonNegative = 0
+    """So many stopped machines at the most. 0: none, and machines that somebody stopped are ended."""
+    max_age: PositiveDuration = timedelta(days=3)
     """One that was stopped for longer is ended."""
-    expected_gap_s: float = 8 * 3600.0
-    """How long a machine is probably stopped until work needs it again, until the pool knows better."""
+    expected_gap: PositiveDuration = timedelta(hours=8)
+    """How long a machine probably stays stopped: the more, the cheaper its disk has to be. What is seen in the pool
+    replaces this by and by."""
 
     @property
     def is_on(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from master.core.reasons import Reason
-from provisioner.money.budgets import WhenSpent
 from provisioner.planning.plan_types import Machine, MachinePhase, PlanInput, PoolInput
 from provisioner.planning.scale_down.idle_time import IdleTimes
 from provisioner.planning.scale_up.remaining_budget import (
@@ -69,7 +68,7 @@ class PoolLimits:
     def must_leave(self) -> str | None:
         """Why running work is to be preempted; None: it is not."""
         for remaining in self._budgets:
-            if remaining.budget.when_spent is WhenSpent.PREEMPT and remaining.is_spent():
+            if remaining.budget.preempts and remaining.is_spent():
                 return f"the budget of {remaining.whose} is spent ({remaining.budget.usd_per_month:.2f} USD per month)"
         return None
 
@@ -80,11 +79,11 @@ class PoolLimits:
 def cluster_purse(state: PlanInput) -> RemainingBudget:
     return RemainingBudget(
         "the cluster",
-        state.budgets.cluster,
+        state.budget,
         spent_usd=state.spending.cluster,
         running=(
             machine
-            for pool in (state.pools if state.budgets.cluster else ())
+            for pool in (state.pools if state.budget else ())
             for machine in _running(pool, IdleTimes(pool, state.memory))
         ),
         now=state.now,
@@ -101,7 +100,7 @@ def _running(pool: PoolInput, idle_times: IdleTimes) -> Iterator[MachineCommitme
             tail_s=_tail_s(machine, idle_s),
         )
     for stopped in pool.stopped:
-        expected_s = pool.settings.stopped.expected_gap_s
+        expected_s = pool.settings.stopped.expected_gap.total_seconds()
         yield MachineCommitment(stopped.offer.disk_usd_per_hour, stopped.stopped_s, expected_s)
 
 

@@ -25,7 +25,7 @@ MOST_ROUNDS = 8
 def within_user_budgets(state: PlanInput, plan_pools: Callable[[PlanInput], Plan]) -> Plan:
     """The plan without launches that users may not cause; held gangs say why."""
     planned = plan_pools(state)
-    if not state.budgets.limit_users:
+    if not state.budget.limit_users:
         return planned
     gangs = {gang.request_id: gang for pool in state.pools for gang in pool.demand.gangs}
     held: dict[str, Reason] = {}
@@ -57,7 +57,7 @@ def _over(
     by_user: dict[str, list[_Wanted]] = {}
     for request_id, usd in costs.items():
         gang = gangs[request_id]
-        if usd > 0 and state.budgets.of_user(gang.user):
+        if usd > 0 and state.budget.of_user(gang.user):
             by_user.setdefault(gang.user, []).append(_Wanted(gang, usd))
     return {
         request_id: reason
@@ -92,7 +92,7 @@ def _remaining(user: str, state: PlanInput, gangs: Mapping[str, Gang]) -> Remain
     rate = sum(each.usd_per_hour for each in running)
     return RemainingBudget(
         f"the work of {user}",
-        state.budgets.of_user(user),
+        state.budget.of_user(user),
         spent_usd=state.spending.users.month_usd_of(user, state.now, rate),
         running=running,
         now=state.now,

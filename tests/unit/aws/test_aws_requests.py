@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.capacity.refusals import BlockKind
-from provisioner.money.price_book import Override, open_book
+from provisioner.money.price_book import PriceOverride, open_book
 from provisioner.providers.aws.account import AwsAccount
 from provisioner.providers.aws.catalogue import (
     CapacityReservation,
@@ -102,7 +102,9 @@ def test_spot_costs_what_ec2_says_unless_the_operator_knows_better() -> None:
     assert a.usd_per_hour == 7.5
     assert b.usd_per_hour == 21.957642, "unknown: at most the price on demand"
     assert a.interruptions_per_hour > 0
-    known = replace(PRICES, overrides=(Override(instance_type="p4d.24xlarge", usd_per_hour=6.0),))
+    known = replace(
+        PRICES, overrides=(PriceOverride(instance_type="p4d.24xlarge", usd_per_hour=6.0),)
+    )
     options = OPTIONS.but(markets=("spot",))
     assert offers_of(ACCOUNT, options, CATALOGUE, known, 0.0)[0].usd_per_hour == 6.0
 

@@ -256,8 +256,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resource_pools.warm_agents": "provisioner:warm_agents",
         "resource_pools.warm_hours": "provisioner:warm_hours",
         "resource_pools.stopped_agents.max": "provisioner/planning/scale_down/stop_value.py:max",
-        "resource_pools.stopped_agents.max_age": "provisioner/planning/scale_down/stop_value.py:max_age_s",
-        "resource_pools.stopped_agents.expected_gap": "provisioner/planning/scale_down/stop_value.py:expected_gap_s",
+        "resource_pools.stopped_agents.max_age": "provisioner/planning/scale_down/stop_value.py:max_age",
+        "resource_pools.stopped_agents.expected_gap": "provisioner/planning/scale_down/stop_value.py:expected_gap",
         **below(
             "resource_pools.disruption",
             read_by("provisioner:*", "packing replacement drift share hours"),

@@ -139,11 +139,13 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
         9,
     )
     assert (planned.max_idle_s, planned.max_starting_s, planned.on_demand_after_s) == (10, 60, 60)
-    assert (planned.warm_agents, planned.warm_hours) == (2, ((28_800.0, 64_800.0),))
-    assert planned.stopped == StoppedAgents(max=2, max_age_s=86_400.0, expected_gap_s=7200.0)
+    assert (planned.warm_agents, planned.warm_hours) == (2, ("08:00-18:00",))
+    assert planned.stopped == StoppedAgents(
+        max=2, max_age=timedelta(seconds=86_400.0), expected_gap=timedelta(seconds=7200.0)
+    )
     assert not aux.settings.stopped.is_on
     assert planned.disruption == Disruption(
-        packing=True, replacement=True, drift=True, share=0.2, hours=((79_200.0, 23_400.0),)
+        packing=True, replacement=True, drift=True, share=0.2, hours=("22:00-6:30",)
     )
     assert (planned.budget.usd_per_hour, planned.budget.usd_per_month) == (20, 2000)
     assert (gpu.section.max_aux_containers_per_agent, gpu.section.agent_reconnect_wait) == (

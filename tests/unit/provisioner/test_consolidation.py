@@ -158,17 +158,17 @@ def test_work_stays_that_cannot_leave_or_would_lose_more_than_that_saves(
     [
         {"waiting": True},
         {"min_instances": 2},
-        {"rules": replace(PACKING, hours=((0.0, 3600.0),))},
-        {"rules": replace(PACKING, hours=((22 * 3600.0, 6 * 3600.0),))},
+        {"rules": Disruption(packing=True, share=1.0, hours=("00:00-01:00",))},
+        {"rules": Disruption(packing=True, share=1.0, hours=("22:00-06:00",))},
     ],
 )
 def test_a_pool_packs_only_when_it_may(more: dict[str, Any]) -> None:
     assert not planned(HALF_EMPTY, **({"rules": PACKING} | more)).moves
 
 
-@pytest.mark.parametrize("hours", [(11.0, 13.0), (22.0, 12.5)])
-def test_hours_may_pass_midnight(hours: tuple[float, float]) -> None:
-    rules = replace(PACKING, hours=((hours[0] * 3600, hours[1] * 3600),))
+@pytest.mark.parametrize("hours", ["11:00-13:00", "22:00-12:30"])
+def test_hours_may_pass_midnight(hours: str) -> None:
+    rules = Disruption(packing=True, share=1.0, hours=(hours,))
     assert moved(planned(HALF_EMPTY, rules)) == ["a"]
 
 
@@ -226,7 +226,7 @@ def test_what_the_planner_does_not_know_of_keeps_a_machine() -> None:
 @pytest.mark.parametrize(("share", "most"), [(0.0, 1), (0.1, 1), (0.2, 2), (0.5, 5)])
 def test_no_more_at_once_than_the_share_allows(share: float, most: int) -> None:
     boxes = [box(f"m{n}", FOUR, 1) for n in range(10)]
-    assert len(planned(boxes, replace(PACKING, share=share)).moves) == most
+    assert len(planned(boxes, PACKING.model_copy(update={"share": share})).moves) == most
 
 
 def test_those_under_way_count() -> None:
@@ -234,8 +234,8 @@ def test_those_under_way_count() -> None:
         *(box(f"m{n}", FOUR, 1) for n in range(9)),
         box("x", FOUR, 1, moving=True, phase=MachinePhase.OUT),
     ]
-    assert not planned(boxes, replace(PACKING, share=0.1)).moves
-    assert len(planned(boxes, replace(PACKING, share=0.2)).moves) == 1
+    assert not planned(boxes, PACKING.model_copy(update={"share": 0.1})).moves
+    assert len(planned(boxes, PACKING.model_copy(update={"share": 0.2})).moves) == 1
 
 
 def test_an_idle_machine_that_is_cheaper_takes_over() -> None:
@@ -326,7 +326,7 @@ def test_a_successor_that_has_drifted_itself_is_ended_and_blocks_no_other() -> N
         box("old", FOUR, 4, fingerprint="v1", replacement_tried_s=60.0),
         box("new", FOUR, fingerprint="v2", replaces="old"),
     ]
-    one = replace(DRIFT, share=0.5)
+    one = DRIFT.model_copy(update={"share": 0.5})
     decision = planned(fleet, one, fingerprints={FOUR.key: "v3"})
     assert [end.instance_id for end in decision.terminations] == ["new"]
     rest = [box("a", FOUR, 4, fingerprint="v1"), fleet[0]]
@@ -410,7 +410,7 @@ def test_disruptions_come_to_an_end_and_make_a_pool_cheaper(
     boxes: list[Box], share: float, least: int
 ) -> None:
     """They do not undo each other: after so many rounds nothing is left to do."""
-    rules = replace(ALL, share=share)
+    rules = ALL.model_copy(update={"share": share})
     now = {offer.key: "new" for offer in OFFERS}
     slots = sorted(run for each in boxes for run in each.runs)
     before, drifted = usd(boxes), any(dict(each.more)["fingerprint"] == "old" for each in boxes)

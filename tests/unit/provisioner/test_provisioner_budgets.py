@@ -16,7 +16,8 @@ from master.core.reasons import ReasonKind
 from provisioner.money.budgets import (
     NO_BUDGETS,
     Budget,
-    Budgets,
+    ClusterBudget,
+    PoolBudget,
     Spending,
     UserSpending,
     WhenSpent,
@@ -76,20 +77,20 @@ DEAR = an_offer(4, 40.0, name="dear", boot_s=0.0)
 def planned(
     *pools: PoolInput,
     now: float = NOON,
-    budgets: Budgets = NO_BUDGETS,
+    budgets: ClusterBudget = NO_BUDGETS,
     spent: dict[str, float] | None = None,
     users: UserSpending | None = None,
 ) -> Plan:
     spending = Spending(pools=spent or {}, users=users or UserSpending(at=now))
-    return plan(PlanInput(now=now, pools=pools, budgets=budgets, spending=spending))
+    return plan(PlanInput(now=now, pools=pools, budget=budgets, spending=spending))
 
 
 def gangs(count: int, *, slots: int = 4, **more: Any) -> tuple[Gang, ...]:
     return tuple(a_gang(f"g{i}", slots, since=float(i), **more) for i in range(count))
 
 
-def of_month(usd: float, **more: Any) -> Budget:
-    return Budget(usd_per_month=usd, **more)
+def of_month(usd: float) -> Budget:
+    return Budget(usd_per_month=usd)
 
 
 def test_a_month_commits_what_is_launched_for_as_long_as_it_will_live() -> None:
@@ -138,7 +139,7 @@ def test_pools_share_the_budget_of_the_cluster() -> None:
         (FOUR,),
         name="two",
     )
-    decision = planned(one, two, budgets=Budgets(cluster=Budget(usd_per_hour=12.0)))
+    decision = planned(one, two, budgets=ClusterBudget(usd_per_hour=12.0))
     assert bought(decision) == {4: 3}
     (waiting,) = [r for r in decision.reasons.values() if r.kind is ReasonKind.OVER_BUDGET]
     assert "the cluster may cost 12.00 USD per hour" in waiting.text
@@ -150,7 +151,7 @@ def test_a_dear_offer_is_left_out_and_a_cheap_one_taken() -> None:
 
 
 def test_users_pay_for_their_shares_and_others_go_on() -> None:
-    budgets = Budgets(each_user=Budget(usd_per_hour=5.0), users={"bob": Budget()})
+    budgets = ClusterBudget(each_user=Budget(usd_per_hour=5.0), users={"bob": Budget()})
     ann, bob = (
         gangs(3, user="ann"),
         tuple(replace(g, request_id=f"b{i}", user="bob") for i, g in enumerate(gangs(3))),
@@ -165,14 +166,14 @@ def test_users_pay_for_their_shares_and_others_go_on() -> None:
 
 
 def test_half_of_a_machine_is_half_of_its_price() -> None:
-    budgets = Budgets(each_user=Budget(usd_per_hour=4.0))
+    budgets = ClusterBudget(each_user=Budget(usd_per_hour=4.0))
     decision = planned(pool(gangs(3, slots=2, user="ann"), (FOUR,)), budgets=budgets)
     assert bought(decision) == {4: 1}
     assert decision.reasons["g2"].kind is ReasonKind.OVER_BUDGET
 
 
 def test_what_a_user_holds_and_waits_for_counts() -> None:
-    budgets = Budgets(each_user=Budget(usd_per_hour=9.0))
+    budgets = ClusterBudget(each_user=Budget(usd_per_hour=9.0))
     waiting = gangs(3, user="ann")
     machines = (up("a", FOUR), coming("b", FOUR, "g0"))
     nodes = (node("a", 4, 0, users={"ann": 4}),)
@@ -188,7 +189,7 @@ def test_the_month_of_a_user_is_extended_to_now_and_ends() -> None:
     assert users.month_usd_of("ann", LAST_HOUR + 2 * HOUR, 2.0) == pytest.approx(2.0)
     spent = planned(
         pool(gangs(1, user="ann"), (FOUR,)),
-        budgets=Budgets(each_user=of_month(11.0)),
+        budgets=ClusterBudget(each_user=of_month(11.0)),
         users=users,
     )
     assert (
@@ -200,7 +201,7 @@ def test_the_month_of_a_user_is_extended_to_now_and_ends() -> None:
 def test_running_work_is_kept_or_asked_to_leave_in_time(when: WhenSpent) -> None:
     machines = (up("busy", FOUR), up("idle", FOUR, 1.0))
     nodes = (node("busy", 4, 0), node("idle", 4))
-    budget = of_month(100.0, when_spent=when)
+    budget = PoolBudget(usd_per_month=100.0, when_spent=when)
     decision = planned(
         pool((), (FOUR,), nodes=nodes, machines=machines, budget=budget, min_instances=2),
         spent={"gpu": 99.0},
@@ -254,7 +255,9 @@ def test_no_plan_goes_above_a_budget(
             waiting, offers, nodes=nodes, machines=machines, budget=budget(of_pool), max_idle_s=0.0
         ),
         now=now,
-        budgets=Budgets(cluster=budget(of_cluster), each_user=budget(of_users)),
+        budgets=ClusterBudget(
+            usd_per_hour=of_cluster[0], usd_per_month=of_cluster[1], each_user=budget(of_users)
+        ),
         spent={"gpu": spent},
     )
     assert set(decision.reasons) == {gang.request_id for gang in waiting}

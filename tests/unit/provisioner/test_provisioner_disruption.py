@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,4 +204,4 @@ def test_work_that_cannot_be_preempted_is_never_asked_to_leave(rules: Disruption
         await asyncio.sleep(900)
         assert not world.host.leaving
 
-    tell(story, replace(rules, share=1.0), FOUR, SPOT)
+    tell(story, rules.model_copy(update={"share": 1.0}), FOUR, SPOT)

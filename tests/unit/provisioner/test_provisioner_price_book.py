@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from provisioner.money.price_book import (
     BUNDLED,
-    Override,
     PriceBook,
+    PriceOverride,
     import_table,
     open_book,
     parse,
@@ -134,8 +134,8 @@ def test_the_first_override_that_covers_counts_and_discounts_are_said() -> None:
     book = PriceBook(
         table=BOOK.table,
         overrides=(
-            Override(instance_type="g5.xlarge", market=Market.SPOT, usd_per_hour=0.3),
-            Override(cloud="aws", discount=0.25),
+            PriceOverride(instance_type="g5.xlarge", market=Market.SPOT, usd_per_hour=0.3),
+            PriceOverride(cloud="aws", discount=0.25),
         ),
     )
     assert book.price("aws", "eu-west-1", "g5.xlarge", Market.SPOT).usd_per_hour == 0.3

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -116,7 +117,11 @@ class FleetLife(RuleBasedStateMachine):
                     max_idle_s=90.0,
                     budget=Budget(usd_per_hour=budget),
                     idle_auto=idle_auto,
-                    stopped=StoppedAgents(max=2 * stops, expected_gap_s=600.0, max_age_s=1800.0),
+                    stopped=StoppedAgents(
+                        max=2 * stops,
+                        expected_gap=timedelta(seconds=600.0),
+                        max_age=timedelta(seconds=1800.0),
+                    ),
                     disruption=Disruption(packing=moves, replacement=moves, drift=moves, share=0.5),
                 ),
             )

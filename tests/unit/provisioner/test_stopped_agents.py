@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -145,8 +146,16 @@ def test_an_idle_machine_is_stopped_up_to_the_most() -> None:
         {"stopped": StoppedAgents()},
         {"max_instances": 0},
         {"fingerprints": {FOUR.key: "v2"}},
-        {"stopped": StoppedAgents(max=2, expected_gap_s=1e6, max_age_s=1e7)},
-        {"stopped": StoppedAgents(max=2, expected_gap_s=3600.0, max_age_s=1800.0)},
+        {
+            "stopped": StoppedAgents(
+                max=2, expected_gap=timedelta(seconds=1e6), max_age=timedelta(seconds=1e7)
+            )
+        },
+        {
+            "stopped": StoppedAgents(
+                max=2, expected_gap=timedelta(seconds=3600.0), max_age=timedelta(seconds=1800.0)
+            )
+        },
     ],
 )
 def test_it_is_ended_where_that_does_not_pay(more: dict[str, Any]) -> None:
@@ -253,7 +262,7 @@ def test_a_plan_beforehand_names_the_start() -> None:
 def test_never_more_than_there_are_and_none_twice(
     idle: int, asleep: int, most: int, gangs: int
 ) -> None:
-    rules = StoppedAgents(max=most, expected_gap_s=60.0)
+    rules = StoppedAgents(max=most, expected_gap=timedelta(seconds=60.0))
     decision = planned(
         *(a_gang(f"g{n}") for n in range(gangs)),
         idle=idle,
@@ -274,7 +283,7 @@ def test_simulated_work_starts_stopped_machines() -> None:
             pool="gpu",
             max_instances=10,
             max_idle_s=300.0,
-            stopped=StoppedAgents(max=most, expected_gap_s=3600.0),
+            stopped=StoppedAgents(max=most, expected_gap=timedelta(seconds=3600.0)),
         )
         pool = PoolPlan(settings=settings, scheduler=SchedulerSettings(), offers=(FOUR,))
         jobs = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import timedelta
 
 import pytest
 
@@ -19,7 +20,9 @@ from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.errors import CapacityError
 
 OFFER = an_offer(4, 2.0, boot_s=30.0, can_stop=True, disk_usd_per_hour=0.001)
-RULES = StoppedAgents(max=2, expected_gap_s=200.0, max_age_s=2 * LATE_STOP_S)
+RULES = StoppedAgents(
+    max=2, expected_gap=timedelta(seconds=200.0), max_age=timedelta(seconds=2 * LATE_STOP_S)
+)
 SETTINGS = PoolSettings(pool="gpu", max_instances=4, max_idle_s=30.0, stopped=RULES)
 STEPS = 40
 """More than the story below has, crashes included."""

@@ -272,7 +272,7 @@ def test_one_that_stops_by_itself_is_no_stopped_machine_of_ours() -> None:
 
 def test_they_end_when_they_are_old_when_the_key_goes_and_with_the_cluster() -> None:
     async def story(world: FleetWorld) -> None:
-        await asyncio.sleep(RULES.max_age_s)
+        await asyncio.sleep(RULES.max_age.total_seconds())
         await world.until(lambda: not world.living())
 
     in_world(story)

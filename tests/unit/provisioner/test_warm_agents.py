@@ -21,7 +21,7 @@ from tests.fakes.fleet_world import a_gang, an_offer
 
 NOON = 20 * DAY_S + 12 * 3600.0
 FOUR, EIGHT = an_offer(4, 4.0), an_offer(8, 8.0)
-DAYTIME = ((8 * 3600.0, 18 * 3600.0),)
+DAYTIME = ("8:00-18:00",)
 
 
 def planned(

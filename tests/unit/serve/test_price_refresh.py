@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from master.prices.live import LivePrices
 from master.prices.refresh import AGAIN_AFTER, PriceRefresh
 from provisioner.money.fresh_prices import FILE_NAME, FreshPrice
-from provisioner.money.price_book import Override
+from provisioner.money.price_book import PriceOverride
 from provisioner.types import Market
 from windlass.base.clock import ManualClock
 from windlass.base.errors import ProviderError
@@ -139,7 +139,7 @@ async def test_a_price_that_is_overridden_is_no_trouble_and_is_not_kept_either(
 ) -> None:
     """Its vendor is asked once a day, as others are; without the override the list counts again."""
     vendor = Vendor(usd=2000.0)
-    override = Override(cloud="aws", instance_type="g5.xlarge", usd_per_hour=1.5)
+    override = PriceOverride(cloud="aws", instance_type="g5.xlarge", usd_per_hour=1.5)
     prices, clock = LivePrices(tmp_path, [override]), ManualClock()
     prices.sources.append(vendor)
     refresh = PriceRefresh(prices, DAY, clock)
@@ -156,7 +156,7 @@ async def test_a_price_that_is_overridden_is_no_trouble_and_is_not_kept_either(
 
 async def test_a_discount_leaves_a_price_that_cannot_be_in_doubt(tmp_path: Path) -> None:
     vendor = Vendor(usd=2000.0)
-    prices, clock = LivePrices(tmp_path, [Override(cloud="aws", discount=0.2)]), ManualClock()
+    prices, clock = LivePrices(tmp_path, [PriceOverride(cloud="aws", discount=0.2)]), ManualClock()
     prices.sources.append(vendor)
     await PriceRefresh(prices, DAY, clock).refresh()
     assert "is not believed" in prices.troubles[vendor.name]

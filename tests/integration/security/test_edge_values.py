@@ -97,6 +97,7 @@ def query_names(route: Any) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_paths_and_queries(there: Populated) -> None:
     answers = Answers(there)
     for method, route in routes():
@@ -248,6 +249,7 @@ def bodies(there: Populated, name: str) -> Iterator[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_bodies(there: Populated) -> None:
     answers = Answers(there)
     # Wrong logins wait, on purpose.

@@ -257,10 +257,11 @@ class Mux:
             onward.close()
 
     async def _accept(self, stream: MuxStream) -> None:
-        if not stream.has_bytes:
+        if not stream.has_bytes or len(self._outgoing) >= MAX_STREAMS:
             await self.send(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
             return
-        # Its opener has asked something already, and waits for the answer.
+        # Its opener has asked something already, and waits for the answer. A peer that takes no frames has no more of
+        # these than it may have streams.
         frame = _frame(stream.number, FrameKind.CREDIT, CREDIT.pack(WINDOW_BYTES))
         self._outgoing.append((frame, None))
         asyncio.get_running_loop().call_later(CREDIT_DELAY_S, self._has_outgoing.set)

@@ -183,6 +183,37 @@ async def test_very_small_pieces_are_kept_together() -> None:
         await attacked.end()
 
 
+class TakesNothing(PipeEnd):
+    """The peer reads none of what this end writes."""
+
+    async def write(self, data: bytes) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_one_that_asks_and_asks_and_takes_no_answer_loses_its_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_bootstrap.channels.mux.MAX_STREAMS", 8)
+    near, peer = TakesNothing(lambda: 1 << 20), PipeEnd(lambda: 1 << 20)
+    near.other, peer.other = peer, near
+
+    async def dial(_: bytes) -> Stream:
+        return memory_pipe()[0]
+
+    running = asyncio.create_task(Mux(near, dial=dial).run())
+    for number in range(1, 200):
+        asked = frame(number, FrameKind.OPEN) + frame(number, FrameKind.DATA, b"first")
+        try:
+            await peer.write(asked + frame(number, FrameKind.RESET))
+        except ConnectionError:
+            break
+        for _ in range(20):
+            await asyncio.sleep(0)
+    peer.close()
+    async with asyncio.timeout(LIMIT_S):
+        assert "asks for more than it takes answers" in await running
+
+
 async def test_a_flood_of_small_frames_lets_others_have_their_turn() -> None:
     attacked = Attacked()
     turns = 0

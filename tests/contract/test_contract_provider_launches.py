@@ -12,6 +12,7 @@ from tests.fakes.fleet_world import CLUSTER
 from windlass.base.errors import WindlassError
 
 
+@pytest.mark.slow
 async def test_offers_are_complete(case: ProviderCase) -> None:
     assert (case.offer.slots, case.offer.usd_per_hour) == (2, 3.0)
     assert case.offer.boot_s > 0

@@ -244,6 +244,7 @@ async def test_a_kill_ends_what_ignores_signals(kind: Kind) -> None:
     assert told(await runtime.wait(place)) == (137, None)
 
 
+@pytest.mark.slow
 async def test_a_kill_before_the_start_prevents_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     runtime.kill(place)
@@ -299,6 +300,7 @@ async def test_what_was_never_started_is_told_as_that(kind: Kind) -> None:
     assert told(await runtime.wait(place)) == (None, ExitFailure.ABORTED)
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     assert await start(kind, runtime, place, kind.forever)

@@ -99,6 +99,7 @@ def test_what_was_uploaded_comes_back(storage: Storage, model: Path, tmp_path: P
     assert tree(tmp_path / "copy") == tree(model)
 
 
+@pytest.mark.slow
 def test_some_files_are_moved_and_no_others(storage: Storage, model: Path, tmp_path: Path) -> None:
     storage.upload(model, "u", ["zero", "code/train.py", "empty dir/"])
     assert storage.files("u") == {"code/": 0, "code/train.py": 8, "empty dir/": 0, "zero": 0}

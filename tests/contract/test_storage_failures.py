@@ -75,6 +75,7 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
@@ -142,6 +143,7 @@ def test_what_fails_for_a_moment_is_tried_again(
         storage.delete("u")
 
 
+@pytest.mark.slow
 def test_an_upload_that_failed_sends_only_what_is_missing(proxy: FaultyProxy, model: Path) -> None:
     storage = s3(proxy.url)
     proxy.fault = lambda method, path: (
@@ -180,6 +182,7 @@ def test_a_file_of_the_same_size_that_changed_is_sent_again(
     assert b"".join(storage.read("u", "large")) == (model / "large").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_download_that_was_cut_goes_on_where_it_stopped(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -211,6 +214,7 @@ def test_an_answer_that_is_cut_is_no_file(proxy: FaultyProxy, model: Path, tmp_p
     assert list((tmp_path / "copy").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_cut_once_is_asked_for_again(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -225,6 +229,7 @@ def test_an_answer_that_is_cut_once_is_asked_for_again(
     assert not cut
 
 
+@pytest.mark.slow
 def test_an_object_that_is_replaced_while_it_is_read_is_no_mixture(
     proxy: FaultyProxy, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

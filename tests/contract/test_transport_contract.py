@@ -142,6 +142,7 @@ async def test_a_peer_that_is_killed_is_noticed_and_the_way_comes_back(world: Wo
     await eventually(works)
 
 
+@pytest.mark.slow
 async def test_a_master_that_does_not_listen_is_no_stream(world: World) -> None:
     first = await world.way.open()
     first.close()
@@ -234,6 +235,7 @@ async def test_the_token_of_a_job_is_not_sent(relay: World) -> None:
     assert b"good" not in heard[0]
 
 
+@pytest.mark.slow
 async def test_a_relay_ends_with_the_master_that_started_it(relay: World) -> None:
     root = relay.root
     process = await asyncio.create_subprocess_exec(

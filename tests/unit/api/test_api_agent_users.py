@@ -38,6 +38,7 @@ async def test_root_must_be_said(world: ApiWorld) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -101,6 +101,7 @@ async def test_what_is_not_there_is_refused_in_words(world: ApiWorld, saved: Pat
     assert "--mode direct" in await world.refused(409, "GET", f"/checkpoints/{UUID}")
 
 
+@pytest.mark.slow
 async def test_links_are_not_followed(world: ApiWorld, saved: Path, tmp_path: Path) -> None:
     link(saved / "link", Path("/etc/passwd"))
     link(saved / "code" / "up", tmp_path)

@@ -161,6 +161,7 @@ async def test_the_same_storage_has_the_same_id(world: ApiWorld) -> None:
     assert await start(None) == {}
 
 
+@pytest.mark.slow
 async def test_early_exits_and_states(world: ApiWorld) -> None:
     trial = world.trial_id(await world.create())
     url = f"/api/v1/trials/{trial}"

@@ -145,6 +145,7 @@ async def test_names_of_any_kind_lead_to_their_template(stored: ApiWorld) -> Non
         assert await names(stored) == []
 
 
+@pytest.mark.slow
 async def test_names_that_look_alike_are_others_unless_they_are_the_same(stored: ApiWorld) -> None:
     await create(stored, "cafe\u0301")
     assert await names(stored) == ["café"]
@@ -156,6 +157,7 @@ async def test_names_that_look_alike_are_others_unless_they_are_the_same(stored:
     assert len(await names(stored)) == 4
 
 
+@pytest.mark.slow
 async def test_the_list_is_filtered_sorted_and_cut(stored: ApiWorld) -> None:
     for name in ("beta", "alpha", "a_c", "a%c"):
         await create(stored, name)
@@ -174,6 +176,7 @@ async def test_the_list_is_filtered_sorted_and_cut(stored: ApiWorld) -> None:
     assert paged["pagination"]["endIndex"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "name", "body", "words"),

@@ -66,6 +66,7 @@ async def test_it_shows_experiments_by_the_request_of_the_published_client(world
     assert (await world.ok("GET", f"{URL}/{shown['id']}"))["tensorboard"] == listed[0]
 
 
+@pytest.mark.slow
 async def test_its_task_is_told_the_folders_and_sees_the_storages(
     world: ApiWorld, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ async def test_its_task_is_told_the_folders_and_sees_the_storages(
     assert spec.environment["TENSORBOARD_PORT"] == "2600"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [

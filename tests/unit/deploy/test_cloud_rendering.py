@@ -95,6 +95,7 @@ CASES: list[tuple[str, Mapping[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cloud", "given"), CASES)
 def test_the_models_of_the_master_take_it(
     cloud: str, given: Mapping[str, Any], tmp_path: Path

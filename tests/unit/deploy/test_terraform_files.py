@@ -262,6 +262,7 @@ def test_files_are_formatted() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", PURE, ids=ids)
 def test_modules_without_plug_ins_do_what_they_say(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "module"

@@ -325,6 +325,7 @@ def test_its_machine_is_ended_when_its_provider_is_back(installed: bool) -> None
     run(scene())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["installing", "imaging", "ending"])
 def test_without_its_provider_it_is_over_and_the_pool_can_be_baked_again(when: str) -> None:
     """The pool stays: it buys elsewhere."""

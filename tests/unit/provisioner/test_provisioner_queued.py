@@ -101,6 +101,7 @@ def test_it_queues_at_each_offer_once() -> None:
     in_world(story, SITE, THIRD)
 
 
+@pytest.mark.slow
 def test_the_maximum_counts_what_is_queued() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))
@@ -111,6 +112,7 @@ def test_the_maximum_counts_what_is_queued() -> None:
     in_world(story, SITE, OTHER, max_instances=1)
 
 
+@pytest.mark.slow
 def test_another_gang_may_queue_where_one_waits_already() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))

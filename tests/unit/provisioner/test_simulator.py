@@ -189,6 +189,7 @@ def test_what_cannot_be_preempted_begins_again() -> None:
     assert job.done_s == pytest.approx(1800.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["warm_agents", "min_instances"])
 def test_spot_machines_that_are_kept_do_not_come_and_go_for_ever(kept: str) -> None:
     plan = a_plan(SPOT, max_instances=200, seed=3)
@@ -242,6 +243,7 @@ random_jobs = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 @given(
     given_jobs=random_jobs,

@@ -105,6 +105,7 @@ def test_a_start_whose_answer_is_lost_is_asked_again() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_a_start_that_nobody_answers_is_given_up() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.hang.add("start")
@@ -115,6 +116,7 @@ def test_a_start_that_nobody_answers_is_given_up() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_one_started_by_somebody_else_is_adopted() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -199,6 +201,7 @@ def test_a_call_to_stop_that_arrives_late_stops_no_machine_with_work(how: str) -
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ProviderError("UnsupportedOperation"), Refusal(BlockKind.CONFIG, "not allowed")]
 )
@@ -218,6 +221,7 @@ def test_what_cannot_be_stopped_is_ended(error: Exception) -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("throttled", [False, True])
 def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
     async def main() -> None:

@@ -130,6 +130,7 @@ def test_a_gang_waits_no_longer_than_the_guard_and_the_longest_task(
         assert waited <= RESERVE_AFTER_S + LONGEST_S + 2 * TICK_S, f"seed {seed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != NEEDS_NO_GUARD])
 def test_without_the_guard_it_starves(policy: str) -> None:
     """Or the test above would show nothing."""

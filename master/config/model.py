@@ -24,7 +24,6 @@ from master.config.pools import (
     ResourceManagerSection,
 )
 from master.config.prices import Prices
-from master.config.scheduler import SchedulerSection
 from master.config.sections import (
     Cache,
     Connections,
@@ -46,6 +45,7 @@ from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.models.durations import NonNegativeDuration
 from master.core.expconf.models.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.models.storage import CheckpointStorage
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.budgets import ClusterBudget
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
@@ -271,12 +271,12 @@ class MasterConfig(Section):
         """Every pool: those of partitions, then in the order of the file."""
         manager = self.resource_manager
         scheduler = (
-            manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSection()
+            manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSettings()
         )
         return tuple(
             ResolvedPool(
                 section=section,
-                scheduler=(section.scheduler or scheduler).settings(),
+                scheduler=section.scheduler or scheduler,
                 task_container_defaults=merge_container_defaults(
                     section.task_container_defaults or {}, self.task_container_defaults
                 ),

@@ -11,7 +11,6 @@ from pydantic import BeforeValidator, Field, Tag, model_validator
 
 from master.config.batch_manager import BatchResourceManager, ManagerNames
 from master.config.providers import EmbeddedSection, MachineSection, ProviderSection
-from master.config.scheduler import SchedulerSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.models.durations import (
     AUTO,
@@ -55,7 +54,7 @@ class AgentResourceManager(ManagerNames):
 
     type: Literal["agent"] = "agent"
     """Others are refused."""
-    scheduler: SchedulerSection = SchedulerSection()
+    scheduler: SchedulerSettings = SchedulerSettings()
     """Of every pool that has no section of its own."""
     default_aux_resource_pool: PoolName | None = None
     """Where work without slots goes that names no pool. None: the only pool, or the one called `default`."""
@@ -124,7 +123,7 @@ class PoolSection(Item):
     task_container_defaults: FreeMap | None = Field(default=None, repr=False)
     """Over the cluster's section of that name, for tasks in this pool."""
     # Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is.
-    scheduler: SchedulerSection | None = None
+    scheduler: SchedulerSettings | None = None
     """Replaces the resource manager's section whole."""
     provider: ProviderSection | None = None
     """Where its machines come from. None, and no `providers`: a static pool, of agents that come by themselves."""

@@ -12,7 +12,6 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from master.core.scheduler.types import (
     SchedulerSettings,
-    SchedulerType,
 )
 from provisioner.types import PoolAvailability
 from rm_backends.agents.options import PoolOptions
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 START = datetime(2025, 1, 1, tzinfo=UTC)
 AFTER_S = 60.0
 RULES = {"home": FallBackRule(pools=("b", "c"), after_s=AFTER_S)}
-PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+PRIORITY = SchedulerSettings(type="priority", preemption=True)
 QUOTA = Reason(kind=ReasonKind.QUOTA, text="the quota of 8 is used")
 ID = "task-1.1"
 

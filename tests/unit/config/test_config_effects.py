@@ -43,8 +43,8 @@ SCHEDULER = {
     "allow_heterogeneous_fits": "master/core/scheduler:allow_heterogeneous_fits",
     "preemption": "master/core/scheduler:preemption",
     "default_priority": "master/core/scheduler:default_priority",
-    "preempt_after": "master/core/scheduler:preempt_after_s",
-    "reserve_after": "master/core/scheduler:reserve_after_s",
+    "preempt_after": "master/core/scheduler:preempt_after",
+    "reserve_after": "master/core/scheduler:reserve_after",
 }
 ELASTIC = {
     "min_instances": "provisioner:min_instances",

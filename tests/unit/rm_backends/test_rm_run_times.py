@@ -217,8 +217,8 @@ def test_a_job_with_fewer_max_slots_than_it_needs_waits_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (SchedulerType.FAIR_SHARE, ["task-1.1", "task-3.1", "task-2.1", "task-4.1"]),
-        (SchedulerType.PRIORITY, ["task-4.1", "task-2.1", "task-1.1", "task-3.1"]),
+        ("fair_share", ["task-1.1", "task-3.1", "task-2.1", "task-4.1"]),
+        ("priority", ["task-4.1", "task-2.1", "task-1.1", "task-3.1"]),
     ],
 )
 def test_the_queue_is_in_the_order_of_the_policy(

@@ -14,8 +14,8 @@ from master.core.scheduler.types import (
     SchedulerSettings,
 )
 from provisioner.types import PoolAvailability
-from rm_backends.agents.options import PoolOptions
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from tests.fakes.virtual_time import run
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class Cluster:
 @asynccontextmanager
 async def opened(rules: Mapping[str, FallBackRule] = RULES) -> AsyncIterator[Cluster]:
     pools = (
-        PoolOptions(name="home", dynamic=True, scheduler=PRIORITY),
-        PoolOptions(name="b", scheduler=PRIORITY),
-        PoolOptions(name="c", dynamic=True, scheduler=PRIORITY),
+        resolved_pool("home", EMBEDDED, scheduler=PRIORITY),
+        resolved_pool("b", scheduler=PRIORITY),
+        resolved_pool("c", EMBEDDED, scheduler=PRIORITY),
     )
     async with agents_world(*pools, decide=decide, fall_back=rules) as world:
         # Known, and away: neither pool is too small for ever.

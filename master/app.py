@@ -45,7 +45,6 @@ from master.store.repositories.agents import AgentsRepository
 from master.store.repositories.fleet import FleetRepository
 from master.store.repositories.leases import LeaseRepository
 from master.store.store import Store
-from master.tasks.shell_keys import KeyOptions
 from master.templates.service import TemplateService
 from master.tls.serving import ServedTls
 from master.wiring.agents import all_pools, fall_back_rules, pilot_sides
@@ -389,7 +388,7 @@ class Master:
 
     def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
-        settings, ssh = TaskSettings(options.config, options.data_dir), options.config.security.ssh
+        settings = TaskSettings(options.config, options.data_dir)
         return Parts(
             logs=self._logs,
             cluster_id=cluster_id,
@@ -403,7 +402,7 @@ class Master:
             policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            shell_keys=KeyOptions(type=ssh.key_type, rsa_bits=ssh.rsa_key_size),
+            shell_keys=options.config.security.ssh,
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),

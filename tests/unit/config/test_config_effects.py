@@ -274,7 +274,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.tls.key": "master/tls:key",
         "security.tls.ca": "master/tls:ca",
         "security.tls.self_signed": "master/tls:self_signed",
-        **below("security.ssh", read_by("master/app.py:*", "key_type rsa_key_size")),
+        **below("security.ssh", read_by("master/tasks:*", "key_type rsa_key_size")),
         "security.authz.others_work": "master:others_work",
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from master.config.load import load
-from master.config.providers import PROVIDERS
+from provisioner.sections.providers import PROVIDERS
 from windlass.base.errors import InvalidConfig
 from windlass.cli.main import app
 from windlass.deploy.cloud.aws.options import AwsOptions

@@ -10,20 +10,21 @@ import pytest
 from master.core.fall_back import FallBackRule
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import JobRefused
-from rm_backends.agents.options import PoolOptions
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.base import Refused, RestoreRecord
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld, slurm_pool
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
-OTHER = PoolOptions(name="other")
+OTHER = resolved_pool("other")
 ACCOUNT = "Invalid account (give one of yours with --account)"
 RULES = {"default": FallBackRule(pools=("other",), after_s=86400.0)}
 Scenario = Callable[[BatchWorld], Awaitable[None]]
 
 
-def played(folder: Path, scenario: Scenario, *pools: PoolOptions) -> None:
+def played(folder: Path, scenario: Scenario, *pools: ResolvedPool) -> None:
     async def main() -> None:
         rules = RULES if pools else None
         async with agents_world(*pools, fall_back=rules, starts=False) as world:

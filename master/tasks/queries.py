@@ -14,7 +14,6 @@ from master.store.store import Store
 from master.store.visible import experiment_visible, task_visible
 from windlass.base.errors import NotFound
 
-
 AT_ONCE = 1_000
 """Values in one IN list: databases have a limit."""
 

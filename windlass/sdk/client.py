@@ -209,7 +209,7 @@ class Client:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
 
     def continue_experiment(self, experiment_id: int, override: str = "") -> Json:
-        """Run an experiment that has ended again, from its last checkpoints. `override`: YAML over its configuration."""
+        """Run one that has ended again, from its last checkpoints. `override`: YAML over its configuration."""
         body = {"id": experiment_id, "overrideConfig": override}
         return self.session.post("/api/v1/experiments/continue", body)
 

@@ -38,7 +38,11 @@ def test_continue_sends_the_override(
     cluster.on("POST", CONTINUE, {"experiment": EXPERIMENT, "warnings": []})
     given = [str(file) if one == "FILE" else one for one in arguments]
     done = det(cluster, "experiment", "continue", "7", *given)
-    assert (done.exit_code, done.stdout) == (0, "Continued experiment 7\n"), done.output
+    assert (done.exit_code, done.stdout) == (0, "Continued experiment 7\n"), (
+        done.output,
+        done.stderr,
+        done.exception,
+    )
     body = sent(cluster, CONTINUE)
     assert body["id"] == 7
     assert safe_load(body["overrideConfig"]) == override
@@ -49,7 +53,11 @@ def test_fork_takes_the_configuration_of_its_parent(cluster: ScriptedMaster) -> 
     cluster.on("GET", "/api/v1/experiments/7", {"experiment": parent})
     cluster.on("POST", "/api/v1/experiments", {"experiment": {**EXPERIMENT, "id": 8}})
     done = det(cluster, "experiment", "fork", "7", "--config", "name=other", "--paused")
-    assert (done.exit_code, done.stdout) == (0, "Created experiment 8\n"), done.output
+    assert (done.exit_code, done.stdout) == (0, "Created experiment 8\n"), (
+        done.output,
+        done.stderr,
+        done.exception,
+    )
     body = sent(cluster, "/api/v1/experiments")
     assert safe_load(body["config"]) == {"name": "other", "max_restarts": 3}
     assert (body["parentId"], body["activate"], body["modelDefinition"]) == (7, False, [])

@@ -11,11 +11,10 @@ from windlass.cli.completion import ExperimentId
 from windlass.cli.config_file import naming, read_config, tell_warnings, with_overrides
 from windlass.cli.connect import client_for
 from windlass.cli.experiment.waiting import follow_first_trial
-from windlass.cli.groups import command_group
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.text import print_json
 
-app = command_group()
+app = typer.Typer()
 
 ConfigFileOption = Annotated[
     Path | None, typer.Option("--config-file", help="Experiment configuration (YAML).")

@@ -94,6 +94,7 @@ def other(name: str, slots: int = 2, usd_per_hour: float = 1.0) -> SimulatedProv
     )
 
 
+@pytest.mark.slow
 async def test_a_machine_comes_takes_work_and_goes(case: ProviderCase) -> None:
     async with buying_from(case) as world:
         await world.want(a_gang("a", 2))
@@ -145,6 +146,7 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SAID)
 async def test_who_waits_is_told_what_the_provider_said(
     case: ProviderCase, kind: BlockKind

@@ -64,6 +64,7 @@ async def test_the_same_token_answers_with_the_same_machines(case: ProviderCase)
     assert len(await case.living()) == 3
 
 
+@pytest.mark.slow
 async def test_the_same_token_answers_the_same_after_a_restart(case: ProviderCase) -> None:
     intent = case.intent(2)
     first = await case.launch(intent)

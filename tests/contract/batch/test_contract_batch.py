@@ -49,6 +49,7 @@ def test_a_job_from_its_submission_to_its_end(site: BatchSite, tmp_path: Path) -
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_waits_says_why_and_can_be_cancelled(site: BatchSite, tmp_path: Path) -> None:
     require_known(site)
 
@@ -156,6 +157,7 @@ def test_a_client_that_knows_nothing_finds_jobs_by_their_names(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_each_of_several_jobs_is_told_in_one_look_and_by_itself(
     site: BatchSite, tmp_path: Path
 ) -> None:
@@ -258,6 +260,7 @@ def test_a_signal_reaches_the_script(site: BatchSite, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_a_job(site: BatchSite, tmp_path: Path) -> None:
     if site.shortest_walltime_s is None:
         pytest.skip("Slurm looks at time limits every half minute: tests/integration/slurm")

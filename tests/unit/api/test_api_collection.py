@@ -399,6 +399,7 @@ async def test_several_experiments_are_deleted_each_with_its_own_answer(
     await world.refused(404, "GET", f"/api/v1/experiments/{first}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

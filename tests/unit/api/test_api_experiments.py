@@ -244,6 +244,7 @@ async def test_validate_only_creates_nothing(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/api/v1/experiments"))["experiments"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "named"),
     [

@@ -92,6 +92,7 @@ def test_the_key_is_in_a_file_of_the_users_and_the_host_is_known(
     assert "secret" not in "".join(words(home))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "passed"),
     [

@@ -61,6 +61,7 @@ def on_a_terminal(master: ScriptedMaster, *arguments: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("t", "logs", "11"), ("e", "list"), ("t", "logs", "12")], ids=" ".join
 )

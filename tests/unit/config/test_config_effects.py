@@ -394,6 +394,7 @@ def test_a_key_is_marked_or_has_a_reader(model: type[BaseModel]) -> None:
     assert sorted(set(unmarked_leaves(model))) == sorted(READERS[model])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", READERS)
 def test_the_readers_read(model: type[BaseModel]) -> None:
     claims = {

@@ -56,6 +56,7 @@ def ids(folder: Path) -> str:
     return str(folder.relative_to(ROOTS["aws"].parent))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=ids)
 def test_variables_and_outputs_are_described_and_used(folder: Path) -> None:
     blocks = read(folder)

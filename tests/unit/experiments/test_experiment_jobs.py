@@ -99,6 +99,7 @@ CHANGES: list[tuple[JobChange, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "changed"), CHANGES)
 async def test_a_change_is_committed_told_and_survives(
     life: Life, change: JobChange, changed: dict[str, Any]
@@ -287,6 +288,7 @@ MOVE: list[Callable[[ScriptedCluster], Coroutine[Any, Any, object]]] = [
 """One commit each: there and back, first while it waits, then while it runs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", range(1, len(MOVE) + 1))
 async def test_a_crash_after_any_commit_continues_the_move(life: Life, cut: int) -> None:
     async with life() as cluster:
@@ -472,6 +474,7 @@ async def test_the_pace_of_a_run_tells_its_end(
     assert cluster.rm.notes == [AllocationHint(allocation_id=cluster.run.id, expected_end=end)]
 
 
+@pytest.mark.slow
 async def test_completed_checkpoints_of_the_current_run_are_told(
     life: Life, clock: ManualClock
 ) -> None:

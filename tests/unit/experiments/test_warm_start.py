@@ -78,6 +78,7 @@ async def test_every_trial_starts_from_the_source(
     assert len(live.state.trials) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -193,6 +193,7 @@ def test_changed_settings_replace_machines_one_after_the_other() -> None:
     tell(story, Disruption(drift=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [PACKING, Disruption(replacement=True), Disruption(drift=True)])
 def test_work_that_cannot_be_preempted_is_never_asked_to_leave(rules: Disruption) -> None:
     async def story(world: FleetWorld) -> None:

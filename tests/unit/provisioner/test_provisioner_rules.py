@@ -250,6 +250,7 @@ def test_r14_three_failed_boots_in_a_row_quarantine_the_offer() -> None:
     in_world(story, offers=[bad, good])
 
 
+@pytest.mark.slow
 def test_r14_a_boot_that_never_joins_says_where_it_stopped_and_what_its_console_says() -> None:
     bad = an_offer(4, 1.0, zone="bad")
 
@@ -368,6 +369,7 @@ def test_r24_an_idle_node_that_the_plan_counts_on_is_kept() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_stock_outs_are_waited_out_and_named() -> None:
     a, b = an_offer(4, 1.0, zone="a"), an_offer(4, 2.0, zone="b")
 

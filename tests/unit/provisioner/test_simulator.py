@@ -242,6 +242,7 @@ random_jobs = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     given_jobs=random_jobs,
     scheduler=st.sampled_from(list(SchedulerType)),

@@ -132,6 +132,7 @@ def test_a_pool_that_launches_and_fails_gives_it_back_after_a_rest() -> None:
     assert job.waited_s >= AFTER_S + REST_S
 
 
+@pytest.mark.slow
 def test_work_that_would_wait_for_ever_in_all_pools_is_told() -> None:
     stock = {HOME.key: 0, OTHER.key: 0}
     with pytest.raises(InvalidConfig, match="job a would wait for ever"):

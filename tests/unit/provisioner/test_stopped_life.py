@@ -45,6 +45,7 @@ def in_world(story: Callable[[FleetWorld], Awaitable[None]], *offers: Offer, **m
     run(main(), limit_s=2_000_000)
 
 
+@pytest.mark.slow
 def test_a_machine_that_works_again_is_the_same_one_and_paid_for_its_disk_meanwhile() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -129,6 +130,7 @@ def test_one_started_by_somebody_else_is_adopted() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_a_started_machine_without_an_agent_is_ended() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -140,6 +142,7 @@ def test_a_started_machine_without_an_agent_is_ended() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["unanswered", "under way", "of an earlier master", "of one that saw it stopped"]
 )
@@ -230,6 +233,7 @@ def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 def test_one_that_is_being_stopped_gets_no_work_while_commits_fail() -> None:
     async def main() -> None:
         world = a_world()
@@ -270,6 +274,7 @@ def test_one_that_stops_by_itself_is_no_stopped_machine_of_ours() -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 def test_they_end_when_they_are_old_when_the_key_goes_and_with_the_cluster() -> None:
     async def story(world: FleetWorld) -> None:
         await asyncio.sleep(RULES.max_age.total_seconds())

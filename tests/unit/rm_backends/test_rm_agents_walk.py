@@ -299,6 +299,7 @@ async def walk(seed: int) -> list[RmEvent]:
         return master.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_everything_ends_and_no_slot_is_given_twice(seed: int) -> None:
     run(walk(seed), limit_s=48 * 3600)

@@ -116,6 +116,7 @@ def waited_s(settings: SchedulerSettings, seed: int, *, slots: int, known: bool)
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["known run times", "unknown run times"])
 @pytest.mark.parametrize("slots", [4, 8, 16])
 @pytest.mark.parametrize("policy", POLICIES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from master.core.scheduler import decide
@@ -35,6 +36,9 @@ OFTEN = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+pytestmark = pytest.mark.slow
 
 
 class FairShare(LivingPool):

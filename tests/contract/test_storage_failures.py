@@ -75,7 +75,6 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [

@@ -38,7 +38,6 @@ async def test_root_must_be_said(world: ApiWorld) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

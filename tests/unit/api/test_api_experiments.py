@@ -246,7 +246,6 @@ async def test_validate_only_creates_nothing(world: ApiWorld) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "named"),
     [

@@ -177,7 +177,6 @@ async def test_the_list_is_filtered_sorted_and_cut(stored: ApiWorld) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "name", "body", "words"),
     [

@@ -238,7 +238,6 @@ def test_signals_reach_the_program(number: signal.Signals, launch: Launch) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "config", "message"),
     [

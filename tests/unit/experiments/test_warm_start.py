@@ -80,7 +80,6 @@ async def test_every_trial_starts_from_the_source(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -244,7 +244,6 @@ random_jobs = st.lists(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @given(
     given_jobs=random_jobs,
     scheduler=st.sampled_from(get_args(SchedulerType)),

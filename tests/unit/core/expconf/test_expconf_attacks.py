@@ -71,7 +71,6 @@ def test_merged_maps_are_counted() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -121,7 +120,6 @@ def test_a_nasty_document_is_refused_with_the_reason(text: str, problem: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
@@ -161,7 +159,6 @@ def test_a_large_section_is_refused_with_the_reason(section: dict[str, Any], pro
     assert problem in refused(json.dumps(RUNNABLE | section))
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "section",

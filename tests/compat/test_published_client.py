@@ -168,3 +168,20 @@ assert losses == [3.0 / n for n in range(1, 13)], losses
         command, env=environment, capture_output=True, text=True, check=False, timeout=90
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_completed_experiment_goes_on_from_its_last_checkpoint(cluster: RealCluster) -> None:
+    """The last test of this file: it changes the experiment that the others look at."""
+    longer = ["searcher.max_length.batches=15", "hyperparameters.steps=15"]
+    options = [word for setting in longer for word in ("--config", setting)]
+    said = det(cluster, "e", "continue", "1", *options, "--follow-first-trial")
+    assert "Continued experiment 1" in said
+    assert cluster.wait(1)["state"] == "STATE_COMPLETED"
+    logs = det(cluster, "t", "logs", "1")
+    assert "resumed at step 12" in logs
+    assert "step 15 of 15" in logs
+    (trial,) = cluster.trials(1)
+    assert trial["totalBatchesProcessed"] == 15
+    assert len(trial["taskIds"]) == 2
+    losses = trial["summaryMetrics"]["avg_metrics"]["loss"]
+    assert (losses["count"], losses["last"]) == (15, pytest.approx(3.0 / 15))

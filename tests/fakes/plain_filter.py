@@ -16,8 +16,8 @@ from master.experiments.finding.filters import (
     Operator,
     Value,
 )
-from master.experiments.finding.sources import Column, Hyperparameter, Metadata, Metric, Space
 from master.experiments.finding.sorts import Sort
+from master.experiments.finding.sources import Column, Hyperparameter, Metadata, Metric, Space
 from master.experiments.reports.metrics import summary_key
 
 _COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {

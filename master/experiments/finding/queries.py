@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 from sqlalchemy import Select, func, select
 
@@ -18,10 +19,11 @@ from master.store.paging import MAX_PAGE, Page, Paged, place
 from master.store.sql.portable import portable
 from master.store.store import Store
 from master.store.visible import project_visible
-from windlass.base.clock import Clock
 
 _E, _T, _C = tables.Experiment, tables.Trial, tables.Checkpoint
 _P, _W = tables.Project, tables.Workspace
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _LIVE_CHECKPOINT = _C.state != "DELETED"
 
 
@@ -49,48 +51,58 @@ class FoundRun(NamedTuple):
     checkpoint_size: int
 
 
+class FoundExperiment(NamedTuple):
+    id: int
+    best_trial_id: int | None
+
+
 class _Numbered(NamedTuple):
     id: int
     total: int
 
 
 class Finder:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    """`now` counts for what still runs."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
 
-    async def run_ids(self, search: Search, visible: Visibility) -> list[int]:
+    async def run_ids(self, search: Search, now: datetime, visible: Visibility) -> list[int]:
         """All that match, in order."""
-        return await self._store.read(self._runs(search, visible))
+        return await self._store.read(self._runs(search, now, visible))
 
-    async def experiment_ids(self, search: Search, visible: Visibility) -> list[int]:
+    async def experiment_ids(self, search: Search, now: datetime, visible: Visibility) -> list[int]:
         """All that match, in order."""
-        return await self._store.read(self._experiments(search, visible))
+        return await self._store.read(self._experiments(search, now, visible))
 
-    async def run_page(self, search: Search, page: Page, visible: Visibility) -> Paged[FoundRun]:
-        found = await self._page(self._runs(search, visible), page)
+    async def run_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[FoundRun]:
+        found = await self._page(self._runs(search, now, visible), page)
         rows = await self._store.read(_whole_runs().where(_T.id.in_(found.rows)), FoundRun)
         by_id = {row.trial.id: row for row in rows}
-        return Paged(
-            rows=[by_id[id_] for id_ in found.rows if id_ in by_id],
-            total=found.total,
-            offset=found.offset,
-            limit=found.limit,
-        )
+        return _in_order(found, by_id)
 
-    async def experiment_page(self, search: Search, page: Page, visible: Visibility) -> Paged[int]:
-        """Their ids."""
-        return await self._page(self._experiments(search, visible), page)
+    async def experiment_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[FoundExperiment]:
+        found = await self._page(self._experiments(search, now, visible), page)
+        statement = _with_best(select(_E.id, BEST.id), self._subject(now))
+        rows = await self._store.read(statement.where(_E.id.in_(found.rows)), FoundExperiment)
+        by_id = {row.id: row for row in rows}
+        return _in_order(found, by_id)
 
-    def _runs(self, search: Search, visible: Visibility) -> Select[int]:
-        subject = Runs(portable(self._store.dialect), self._clock.now())
+    def _runs(self, search: Search, now: datetime, visible: Visibility) -> Select[int]:
+        subject = Runs(portable(self._store.dialect), now)
         statement = select(_T.id).join(_E, _E.id == _T.experiment_id)
         return _narrowed(statement, subject, search, visible)
 
-    def _experiments(self, search: Search, visible: Visibility) -> Select[int]:
-        subject = Experiments(portable(self._store.dialect), self._clock.now())
-        statement = select(_E.id).outerjoin(BEST, BEST.id == subject.best())
-        return _narrowed(statement, subject, search, visible)
+    def _experiments(self, search: Search, now: datetime, visible: Visibility) -> Select[int]:
+        subject = self._subject(now)
+        return _narrowed(_with_best(select(_E.id), subject), subject, search, visible)
+
+    def _subject(self, now: datetime) -> Experiments:
+        return Experiments(portable(self._store.dialect), now)
 
     async def _page(self, ids: Select[int], page: Page) -> Paged[int]:
         """In one query, unless the page is counted from the end or is behind it."""
@@ -108,6 +120,16 @@ class Finder:
         offset, limit = place(page, total)
         found = await self._store.read(ids.offset(offset).limit(min(limit, MAX_PAGE)))
         return Paged(rows=found, total=total, offset=offset, limit=limit)
+
+
+def _in_order(found: Paged[int], by_id: Mapping[int, T]) -> Paged[T]:
+    """What is gone meanwhile is left out."""
+    rows = [by_id[id_] for id_ in found.rows if id_ in by_id]
+    return Paged(rows=rows, total=found.total, offset=found.offset, limit=found.limit)
+
+
+def _with_best(statement: Select[*Ts], subject: Experiments) -> Select[*Ts]:
+    return statement.outerjoin(BEST, BEST.id == subject.best())
 
 
 def _narrowed(

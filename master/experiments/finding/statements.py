@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from master.experiments.finding.columns import Kind, Table
+from master.experiments.finding.columns import Kind
 from master.experiments.finding.filters import (
     POSITIVE,
     Condition,
@@ -38,7 +38,14 @@ from master.experiments.finding.filters import (
     Value,
 )
 from master.experiments.finding.sorts import Sort
-from master.experiments.finding.sources import Column, Hyperparameter, Metadata, Metric, Source, Space
+from master.experiments.finding.sources import (
+    Column,
+    Hyperparameter,
+    Metadata,
+    Metric,
+    Source,
+    Space,
+)
 from master.experiments.reports.metrics import summary_key
 from master.store import tables
 from master.store.sql.portable import Json, Keys, Leaf, Portable, Rows, fold
@@ -66,9 +73,6 @@ class Subject(Protocol):
     """What is looked for: where its values are."""
 
     @property
-    def table(self) -> Table: ...
-
-    @property
     def id(self) -> SQLColumnExpression[int]: ...
 
     def column(self, name: str) -> SQLColumnExpression[Any]: ...
@@ -85,9 +89,14 @@ class Runs:
 
     db: Portable
     now: datetime
-    table = Table.RUNS
-    id = _T.id
-    summary = _T.summary_metrics
+
+    @property
+    def id(self) -> SQLColumnExpression[int]:
+        return _T.id
+
+    @property
+    def summary(self) -> Json:
+        return _T.summary_metrics
 
     def column(self, name: str) -> SQLColumnExpression[Any]:
         return self._columns[name]
@@ -131,9 +140,14 @@ class Experiments:
 
     db: Portable
     now: datetime
-    table = Table.EXPERIMENTS
-    id = _E.id
-    summary = BEST.summary_metrics
+
+    @property
+    def id(self) -> SQLColumnExpression[int]:
+        return _E.id
+
+    @property
+    def summary(self) -> Json:
+        return BEST.summary_metrics
 
     def column(self, name: str) -> SQLColumnExpression[Any]:
         return self._columns[name]
@@ -163,15 +177,21 @@ class Experiments:
         """The id of the best trial, for a join."""
         smaller = self.db.leaf(_E.config, ("searcher", "smaller_is_better")).boolean
         metric = _T.searcher_metric
-        order = case((smaller.is_(false()), -metric), else_=metric)
-        return (
-            select(_T.id)
-            .where(_T.experiment_id == _E.id, metric.is_not(None))
-            .order_by(order, _T.id)
-            .limit(1)
-            .correlate(_E)
-            .scalar_subquery()
+        # SQLite does not know the experiment's columns in an ORDER BY of the inner query.
+        return case(
+            (smaller.is_(false()), _first_trial(metric.desc())), else_=_first_trial(metric.asc())
         )
+
+
+def _first_trial(by: ColumnElement[Any]) -> ColumnElement[int]:
+    return (
+        select(_T.id)
+        .where(_T.experiment_id == _E.id, _T.searcher_metric.is_not(None))
+        .order_by(by, _T.id)
+        .limit(1)
+        .correlate(_E)
+        .scalar_subquery()
+    )
 
 
 def run_state() -> Expression:
@@ -353,9 +373,7 @@ class _Translator:
             and_(leaf.kind == "array", ~_exists(items)),
         )
 
-    def _space(
-        self, source: Space, operator: Operator, value: Value | None
-    ) -> ColumnElement[bool]:
+    def _space(self, source: Space, operator: Operator, value: Value | None) -> ColumnElement[bool]:
         """A constant by its value, a choice by what is in it, a range by its bounds."""
         config, at = _E.config, ("hyperparameters", *source.path)
         type_ = self._db.leaf(config, (*at, "type")).text
@@ -400,6 +418,4 @@ def _compared(
 
 
 def _exists(rows: Rows, *where: ColumnElement[bool]) -> ColumnElement[bool]:
-    return exists(select(literal(1)).select_from(rows.table).where(*where))
-
-
+    return exists(select(literal(1)).select_from(*rows.tables).where(*rows.where, *where))

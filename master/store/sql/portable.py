@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import (
@@ -36,7 +35,7 @@ Json = SQLColumnExpression[Any]
 """A column with JSON, or a part of one."""
 Keys = Sequence[str]
 
-_PLAIN_KEY = re.compile(r'[ !#-\[\]-~]+')
+_PLAIN_KEY = re.compile(r"[ !#-\[\]-~]+")
 """Printable ASCII without quotes and backslashes: SQLite finds it by a path as it is stored."""
 _LIKE_INDEX = re.compile(r"-?\d+")
 _UPPER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -55,9 +54,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a table-valued function gives."""
+    """What table-valued functions give."""
 
-    table: FromClause
+    tables: Sequence[FromClause]
+    where: Sequence[ColumnElement[bool]]
     key: ColumnElement[Any]
     value: ColumnElement[Any]
     """JSON."""
@@ -107,18 +107,23 @@ def portable(dialect: str) -> Portable:
 
 class _Sqlite:
     def leaf(self, document: Json, keys: Keys) -> Leaf:
-        if not all(_PLAIN_KEY.fullmatch(key) for key in keys):
-            return _sqlite_leaf(*_sqlite_walk(document, keys))
-        path = _sqlite_path(keys)
-        return _sqlite_leaf(func.json_type(document, path), func.json_extract(document, path))
+        if _all_plain(keys):
+            path = _sqlite_path(keys)
+            return _sqlite_leaf(func.json_type(document, path), func.json_extract(document, path))
+        chain = _Chain.to(document, keys)
+        return _sqlite_leaf(*(chain.one(column) for column in ("type", "value")))
 
     def items(self, document: Json, keys: Keys) -> Rows:
-        kind, value = _sqlite_walk(document, keys)
-        # The walk gives the text of what is no array, too.
-        return _sqlite_rows(case((kind == "array", value)))
+        if _all_plain(keys):
+            path = _sqlite_path(keys)
+            is_array = func.json_type(document, path) == "array"
+            return _Chain().then(case((is_array, func.json_extract(document, path)))).rows()
+        chain = _Chain.to(document, keys)
+        last = chain.each[-1].c
+        return chain.then(case((last.type == "array", last.value))).rows()
 
     def members(self, document: Json) -> Rows:
-        return _sqlite_rows(document)
+        return _Chain().then(document).rows()
 
     def number(self, value: float) -> ColumnElement[Any]:
         return literal(value, Float)
@@ -135,9 +140,7 @@ class _Sqlite:
     def whole_seconds(
         self, start: SQLColumnExpression[Any], end: SQLColumnExpression[Any]
     ) -> ColumnElement[Any]:
-        return (_sqlite_microseconds(end) - _sqlite_microseconds(start)).op("/")(
-            literal_column("1000000")
-        )
+        return (_sqlite_microseconds(end) - _sqlite_microseconds(start)) // 1_000_000
 
 
 def _sqlite_microseconds(time: SQLColumnExpression[Any]) -> ColumnElement[Any]:
@@ -151,26 +154,42 @@ def _sqlite_path(keys: Keys) -> str:
     return "$" + "".join(f'."{key}"' for key in keys)
 
 
-def _sqlite_walk(document: Json, keys: Keys) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """Kind and value, for any keys: they are compared as they are, not as they are written in JSON."""
-    kind: ColumnElement[Any] = func.json_type(document)
-    value: ColumnElement[Any] = type_coerce(document, String)
-    for key in keys:
-        each = _sqlite_each(case((kind == "object", value)))
-        here = each.c.key == key
-        kind = select(each.c.type).where(here).scalar_subquery()
-        value = select(each.c.value).where(here).scalar_subquery()
-    return kind, value
+def _all_plain(keys: Keys) -> bool:
+    return all(_PLAIN_KEY.fullmatch(key) for key in keys)
 
 
-def _sqlite_each(value: Any) -> Any:
-    return func.json_each(value).table_valued("key", "value", "type")
+@dataclass(frozen=True)
+class _Chain:
+    """One `json_each` after the other: keys are compared as they are, not as they are written in JSON."""
 
+    each: tuple[Any, ...] = ()
+    where: tuple[ColumnElement[bool], ...] = ()
 
-def _sqlite_rows(value: Any) -> Rows:
-    each = _sqlite_each(value)
-    leaf = _sqlite_leaf(each.c.type, each.c.value)
-    return Rows(each, each.c.key, each.c.value, leaf)
+    @classmethod
+    def to(cls, document: Json, keys: Keys) -> _Chain:
+        """Down to the member at a path."""
+        chain: _Chain = cls()
+        value: ColumnElement[Any] = type_coerce(document, String)
+        for key in keys:
+            chain = chain.then(value)
+            here = chain.each[-1].c
+            chain = _Chain(chain.each, (*chain.where, here.key == key))
+            value = case((here.type == "object", here.value))
+        return chain
+
+    def then(self, value: Any) -> _Chain:
+        each = func.json_each(value).table_valued("key", "value", "type", joins_implicitly=True)
+        return _Chain((*self.each, each), self.where)
+
+    def one(self, column: str) -> ColumnElement[Any]:
+        found = select(self.each[-1].c[column]).select_from(*self.each).where(*self.where)
+        return found.scalar_subquery()
+
+    def rows(self) -> Rows:
+        last = self.each[-1].c
+        return Rows(
+            self.each, self.where, last.key, last.value, _sqlite_leaf(last.type, last.value)
+        )
 
 
 def _sqlite_leaf(type_: ColumnElement[Any], value: ColumnElement[Any]) -> Leaf:
@@ -195,14 +214,14 @@ class _Postgres:
     def items(self, document: Json, keys: Keys) -> Rows:
         value = _postgres_at(document, keys)
         array = case((func.json_typeof(value) == "array", value))
-        each: Any = func.json_array_elements(array).table_valued("value")
-        return Rows(each, literal_column("NULL"), each.c.value, _postgres_leaf(each.c.value))
+        each: Any = func.json_array_elements(array).table_valued("value", joins_implicitly=True)
+        return Rows((each,), (), literal_column("NULL"), each.c.value, _postgres_leaf(each.c.value))
 
     def members(self, document: Json) -> Rows:
         whole = type_coerce(document, String)
         inside = case((func.json_typeof(whole) == "object", whole))
-        each: Any = func.json_each(inside).table_valued("key", "value")
-        return Rows(each, each.c.key, each.c.value, _postgres_leaf(each.c.value))
+        each: Any = func.json_each(inside).table_valued("key", "value", joins_implicitly=True)
+        return Rows((each,), (), each.c.key, each.c.value, _postgres_leaf(each.c.value))
 
     def number(self, value: float) -> ColumnElement[Any]:
         return cast(literal(repr(float(value)), String), Numeric)
@@ -244,4 +263,3 @@ def _postgres_leaf(value: ColumnElement[Any]) -> Leaf:
         boolean=case((kind == "boolean", cast(text, Boolean))),
         kind=func.nullif(kind, "null"),
     )
-

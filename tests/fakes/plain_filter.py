@@ -152,7 +152,7 @@ def _one(have: Any, operator: Operator, value: Any) -> bool:
     if not alike:
         return False
     if operator is Operator.CONTAINS:
-        return value in have if isinstance(have, str) else bool(have == value)
+        return str(value) in have if isinstance(have, str) else bool(have == value)
     return _COMPARE[operator](have, value)
 
 

@@ -144,9 +144,9 @@ class _Sqlite:
 
 
 def _sqlite_microseconds(time: SQLColumnExpression[Any]) -> ColumnElement[Any]:
-    """Times are stored as `2026-11-27 05:00:00.123456`."""
+    """Times are stored as `2026-11-27 05:00:00.123456`; `strftime` would round the last digits up to a second."""
     text = type_coerce(time, String)
-    seconds = cast(func.strftime("%s", text), Integer)
+    seconds = cast(func.strftime("%s", func.substr(text, 1, 19)), Integer)
     return seconds * 1_000_000 + cast(func.substr(text, 21, 6), Integer)
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Numeric,
     SQLColumnExpression,
     String,
+    and_,
     case,
     cast,
     collate,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     literal,
     literal_column,
     null,
+    or_,
     select,
     type_coerce,
 )
@@ -37,6 +39,8 @@ Keys = Sequence[str]
 
 _PLAIN_KEY = re.compile(r"[ !#-\[\]-~]+")
 """Printable ASCII without quotes and backslashes: SQLite finds it by a path as it is stored."""
+_PAIR = r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}"
+"""Of surrogates: how JSON in ASCII writes what is beyond 16 bits."""
 _LIKE_INDEX = re.compile(r"-?\d+")
 _UPPER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
@@ -218,7 +222,7 @@ class _Postgres:
         return Rows((each,), (), literal_column("NULL"), each.c.value, _postgres_leaf(each.c.value))
 
     def members(self, document: Json) -> Rows:
-        whole = type_coerce(document, String)
+        whole = _readable(document)
         inside = case((func.json_typeof(whole) == "object", whole))
         each: Any = func.json_each(inside).table_valued("key", "value", joins_implicitly=True)
         return Rows((each,), (), each.c.key, each.c.value, _postgres_leaf(each.c.value))
@@ -241,8 +245,16 @@ class _Postgres:
         return cast(func.floor(func.extract("epoch", end - start)), Integer)
 
 
+def _readable(document: Json) -> ColumnElement[Any]:
+    """Without documents with NUL or half of a surrogate pair: it stores them, but fails to read any part."""
+    text = cast(document, String)
+    halves = func.regexp_replace(text, _PAIR, "", "g").op("~", is_comparison=True)(r"\\ud[89a-f]")
+    broken = or_(func.strpos(text, r"\u0000") > 0, and_(func.strpos(text, r"\ud") > 0, halves))
+    return case((broken, null()), else_=type_coerce(document, String))
+
+
 def _postgres_at(document: Json, keys: Keys) -> ColumnElement[Any]:
-    whole = type_coerce(document, String)
+    whole = _readable(document)
     if not keys:
         return whole
     found: ColumnElement[Any] = func.json_extract_path(whole, *keys)

@@ -22,10 +22,12 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 TESTS ?= tests/unit tests/contract tests/simulation tests/gpu
-# Two for each core: most tests wait for processes. Those of a file stay together: they may share a cluster.
-TEST_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
-# A worker that crashes ends the run: tests may not have run, and a run with another worker in its place may hang.
-WORKERS := -n $(TEST_WORKERS) --max-worker-restart 0 --dist loadfile
+# Tests that compute: one worker for each core. Slow ones wait for processes: two for each core.
+TEST_WORKERS ?= $(shell nproc)
+SLOW_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# Tests of a file stay together: they may share a cluster. A worker that crashes ends the run: tests may not have run,
+# and a run with another worker in its place may hang.
+SPREAD := --max-worker-restart 0 --dist loadfile
 PYTEST := pytest
 # The part of the examples that properties are tried with; all of them in test-all.
 EXAMPLES ?= 0.25
@@ -40,7 +42,7 @@ demo: $(STAMPS)/demo ## Run a real adaptive ASHA search on an elastic pool, live
 
 .PHONY: test
 test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run the tests that start no cluster
-	WINDLASS_EXAMPLES=$(EXAMPLES) $(BIN)/python -P -m $(PYTEST) $(WORKERS) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
+	WINDLASS_EXAMPLES=$(EXAMPLES) $(BIN)/python -P -m $(PYTEST) -n $(TEST_WORKERS) $(SPREAD) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: test-all
 test-all: ## Run every test; of each half, at most three that fail get a second attempt, alone
@@ -49,7 +51,7 @@ test-all: ## Run every test; of each half, at most three that fail get a second 
 
 .PHONY: test-slow
 test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
-	$(BIN)/python -P -m tests.second_attempt $(WORKERS) --durations 20 -m slow $(PYTEST_ARGS)
+	$(BIN)/python -P -m tests.second_attempt -n $(SLOW_WORKERS) $(SPREAD) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
 test-gpu: $(STAMPS)/dev ## Run the tests that need a GPU; WINDLASS_TEST_TORCH names a Python with torch for one of them

@@ -15,10 +15,10 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from provisioner.types import PoolAvailability
 from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, JobOrder
 from rm_backends.router import Router
 from tests.fakes.agents_world import memory_pools
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.clock import ManualClock
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ def request(number: int) -> AllocationRequest:
 
 
 def backend(clock: ManualClock) -> AgentsBackend:
-    pools = [PoolOptions(name="home", dynamic=True), PoolOptions(name="other")]
+    pools = [resolved_pool("home", EMBEDDED), resolved_pool("other")]
     return AgentsBackend(memory_pools(clock), pools, decide)
 
 

@@ -12,11 +12,11 @@ from agent_bootstrap.protocol import Slot, SlotKind
 from master.core.scheduler import decide
 from master.core.scheduler.types import Job, PoolState, Request
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Pool
 from rm_backends.base import AllocationRequest, Container, JobOrder, RestoreRecord, RmEvent
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentRecord
+from tests.fakes.pools import resolved_pool
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 
@@ -33,7 +33,7 @@ class NoMaster:
 def pool_in(state: PoolState) -> Pool:
     """A pool whose next snapshot is that state."""
     pool = Pool(
-        PoolOptions(name=POOL, scheduler=state.settings),
+        resolved_pool(POOL, scheduler=state.settings),
         decide=decide,
         outbox=Outbox(NoMaster()),
         clock=ManualClock(_time(state.now)),

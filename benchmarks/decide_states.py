@@ -16,7 +16,6 @@ from master.core.scheduler.types import (
     Request,
     Running,
     SchedulerSettings,
-    SchedulerType,
 )
 
 NOW = 1e6
@@ -27,10 +26,10 @@ GANGS = (1, 2, 4, 8, 16)
 RUN_S = 7_200.0
 
 VARIANTS = {
-    "fair_share": SchedulerSettings(type=SchedulerType.FAIR_SHARE),
-    "priority": SchedulerSettings(type=SchedulerType.PRIORITY),
-    "priority, preempt": SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True),
-    "round_robin": SchedulerSettings(type=SchedulerType.ROUND_ROBIN),
+    "fair_share": SchedulerSettings(type="fair_share"),
+    "priority": SchedulerSettings(type="priority"),
+    "priority, preempt": SchedulerSettings(type="priority", preemption=True),
+    "round_robin": SchedulerSettings(type="round_robin"),
 }
 
 

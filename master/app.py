@@ -26,7 +26,7 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
-from master.config import MasterConfig
+from master.config import MasterConfig, ResolvedPool
 from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
@@ -45,10 +45,9 @@ from master.store.repositories.agents import AgentsRepository
 from master.store.repositories.fleet import FleetRepository
 from master.store.repositories.leases import LeaseRepository
 from master.store.store import Store
-from master.tasks.shell_keys import KeyOptions
 from master.templates.service import TemplateService
 from master.tls.serving import ServedTls
-from master.wiring.agents import all_options, fall_back_rules, pilot_sides
+from master.wiring.agents import all_pools, fall_back_rules, pilot_sides
 from master.wiring.batch.partitions import partition_memory, with_site_partitions
 from master.wiring.batch.pilots import PilotProviders
 from master.wiring.batch.pools import (
@@ -80,7 +79,6 @@ from provisioner.money.budgets import Money
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.leased_nodes import LeasedNodes
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.provisioned_nodes import ProvisionedNodes
 from rm_backends.base import BatchOptions
 from rm_backends.batch.backend import BatchBackend
@@ -235,7 +233,7 @@ class Master:
         self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
         leased = LeasedNodes(shared, may_go_elsewhere=lambda id_: router.refused(id_))
         dispatcher = self._dispatcher = self._make_dispatcher(leased, info, lines)
-        pools = all_options(options.config, options.data_dir)
+        pools = all_pools(options.config, options.data_dir)
         router, provisioned = self._resource_managers(shared, pools, dispatcher)
         allocations.connect(router)
         costs = CostRecorder(self._store, options.clock)
@@ -370,16 +368,15 @@ class Master:
         )
 
     def _resource_managers(
-        self, shared: AgentPools, pools: Sequence[PoolOptions], dispatcher: Dispatcher | None
+        self, shared: AgentPools, pools: Sequence[ResolvedPool], dispatcher: Dispatcher | None
     ) -> tuple[Router, ProvisionedNodes]:
         """All of them behind the router, and the nodes that the provisioner sees."""
         config = self._options.config
-        of_site = {pool.name for pool in config.pools() if pool.batch is not None}
-        agents = AgentsBackend(shared, [one for one in pools if one.name not in of_site], decide)
+        of_site = [one for one in pools if one.batch is not None and not one.closed]
+        agents = AgentsBackend(shared, [one for one in pools if one not in of_site], decide)
         backends = [agents]
         if dispatcher is not None:
-            batch = [one for one in pools if one.name in of_site]
-            backends.append(BatchBackend(shared, batch, dispatcher))
+            backends.append(BatchBackend(shared, of_site, dispatcher))
         router = Router(
             backends,
             fall_back=fall_back_rules(config),
@@ -391,7 +388,7 @@ class Master:
 
     def _parts(self, lines: MasterLines, auth: AuthService, cluster_id: str) -> Parts:
         options = self._options
-        settings, ssh = TaskSettings(options.config, options.data_dir), options.config.security.ssh
+        settings = TaskSettings(options.config, options.data_dir)
         return Parts(
             logs=self._logs,
             cluster_id=cluster_id,
@@ -405,7 +402,7 @@ class Master:
             policy=settings.policy(),
             task_log=lines,
             ports=UniquePorts(options.config.reserved_ports),
-            shell_keys=KeyOptions(type=ssh.key_type, rsa_bits=ssh.rsa_key_size),
+            shell_keys=options.config.security.ssh,
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),

@@ -27,7 +27,6 @@ from master.server.connections import (
     ConnectionTable,
     HttpConnection,
     WebSocketConnection,
-    limits_of,
 )
 from master.server.listener import TAKEN_AT_ONCE, bound
 from master.server.loop_watch import WatchedLoop
@@ -97,14 +96,7 @@ async def _read_certificates(tls: ServedTls) -> None:
 
 def web_server(app: FastAPI, config: MasterConfig, tls: ServedTls | None = None) -> WebServer:
     """What listens for people, tasks and agents."""
-    limits = config.connections
-    table = ConnectionTable(
-        limits_of(
-            unauthenticated=limits.unauthenticated,
-            unauthenticated_per_address=limits.unauthenticated_per_address,
-            head_s=limits.header_timeout.total_seconds(),
-        )
-    )
+    table = ConnectionTable(config.connections)
     return WebServer(
         uvicorn.Config(
             app,

@@ -14,6 +14,7 @@ import tempfile
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from alembic import command
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
+from sqlalchemy import create_engine
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from agent_bootstrap.log_setup import QUIET
+from master.store.sql import sqlite
 from master.store.sql.database import parse_url
 from master.store.store import Store
 from tests.examples import examples
@@ -112,6 +116,17 @@ def loggers_are_not_kept() -> Iterator[None]:
 def fresh_databases_are_migrated_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "upgrade", Migrated(command.upgrade))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def statements_are_compiled_once() -> Iterator[None]:
+    """For all SQLite databases of this process: they have one dialect. A new engine would compile all of them again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        options = {"compiled_cache": dict[Any, Any]()}
+        patch.setattr(sqlite, "create_engine", partial(create_engine, execution_options=options))
         yield
 
 

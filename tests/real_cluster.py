@@ -189,6 +189,11 @@ class RealCluster:
         self.master.kill()
         self.master.wait()
 
+    def stop_master(self) -> None:
+        """As its operator does."""
+        assert self.master is not None
+        _stop(self.master)
+
     def recover(self, *, but: Collection[int] = ()) -> None:
         """After a test that may have failed: the master runs, and no experiment does except these."""
         if self.master is None or self.master.poll() is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from master.config import MasterConfig
-from master.config.batch_manager import BatchResourceManager
+from master.config.resource_managers import BatchResourceManager
 from master.wiring.batch.pilots import batch_sections
 from master.wiring.batch.pools import site_of
 from provisioner.batch.base import DISPATCHED, NoAnswer

@@ -3,8 +3,8 @@
 from master.config.load import load
 from master.config.masking import masked
 from master.config.model import MasterConfig
-from master.config.pools import PoolSection, ResolvedPool
-from master.config.providers import EmbeddedSection, ProviderSection
+from provisioner.sections.pools import PoolSection, ResolvedPool
+from provisioner.sections.providers import EmbeddedSection, ProviderSection
 
 __all__ = [
     "EmbeddedSection",

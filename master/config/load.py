@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from master.config.legacy import OldForm, modernise
-from master.config.model import MasterConfig
-from master.config.pools import DEFAULT_POOL, pilot_side
+from master.config.model import DEFAULT_POOL, MasterConfig
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.images import image_problems
 from master.core.expconf.models.environment import CONTAINERS
@@ -24,6 +23,7 @@ from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from provisioner.providers.pilots.times import LEAST_PILOT_S
 from provisioner.sections.batch import BatchKeys, SiteKeys
 from provisioner.sections.cloud import CloudSection
+from provisioner.sections.pools import pilot_side
 from windlass.base.errors import InvalidConfig
 from windlass.base.formats.durations import format_duration
 from windlass.base.formats.image_reference import DEFAULT_REGISTRY

@@ -9,22 +9,18 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from master.config.batch_manager import BatchResourceManager
 from master.config.partitions import (
     Partition,
     default_partition,
     pool_sections,
     unknown_names,
 )
-from master.config.pools import (
-    DEFAULT_POOL,
+from master.config.prices import Prices
+from master.config.resource_managers import (
     AgentResourceManager,
-    PoolSection,
-    ResolvedPool,
+    BatchResourceManager,
     ResourceManagerSection,
 )
-from master.config.prices import Prices
-from master.config.scheduler import SchedulerSection
 from master.config.sections import (
     Cache,
     Connections,
@@ -46,11 +42,14 @@ from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.models.durations import NonNegativeDuration
 from master.core.expconf.models.schema import FreeMap, Items, NonNegative, Port, Section
 from master.core.expconf.models.storage import CheckpointStorage
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.money.budgets import ClusterBudget
+from provisioner.sections.pools import PoolSection, ResolvedPool
 from windlass.base.errors import InvalidConfig
 from windlass.base.network import is_loopback
 from windlass.base.no_effect import NoEffect
 
+DEFAULT_POOL = "default"
 DEFAULT_PORT = 8080
 TLS_PORT = 8443
 """The default with TLS."""
@@ -271,12 +270,12 @@ class MasterConfig(Section):
         """Every pool: those of partitions, then in the order of the file."""
         manager = self.resource_manager
         scheduler = (
-            manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSection()
+            manager.scheduler if isinstance(manager, AgentResourceManager) else SchedulerSettings()
         )
         return tuple(
             ResolvedPool(
                 section=section,
-                scheduler=(section.scheduler or scheduler).settings(),
+                scheduler=section.scheduler or scheduler,
                 task_container_defaults=merge_container_defaults(
                     section.task_container_defaults or {}, self.task_container_defaults
                 ),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.config.batch_manager import BatchResourceManager
-from master.config.pools import PoolSection
+from master.config.resource_managers import BatchResourceManager
 from master.core.expconf.container_defaults import merge_container_defaults
 from provisioner.sections.batch import BatchSection, HpcSection, PbsSection, SiteKeys, SlurmSection
+from provisioner.sections.pools import PoolSection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from master.experiments.lifecycle.state import ExperimentState, Phase, not_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.service import ExperimentService
 from master.store import tables
-from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import Operation, UnitOfWork
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
@@ -50,7 +49,6 @@ class ExperimentMetadata:
     def __init__(self, *, store: Store, experiments: ExperimentService) -> None:
         self._store = store
         self._experiments = experiments
-        self._mailbox = SerialQueue("experiment metadata")
 
     async def patch(self, experiment_id: int, patch: MetadataPatch, *, by: Actor) -> None:
         """Raises InvalidArgument for a blank name."""
@@ -120,7 +118,9 @@ class ExperimentMetadata:
     async def _change(
         self, experiment_id: int, change: Change, by: Actor, also: tuple[Operation, ...] = ()
     ) -> None:
-        await self._mailbox.run(lambda: self._apply(experiment_id, change, by, also))
+        await self._experiments.row_changes.run(
+            lambda: self._apply(experiment_id, change, by, also)
+        )
 
     async def _apply(
         self, experiment_id: int, change: Change, by: Actor, also: tuple[Operation, ...]

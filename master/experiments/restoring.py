@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from master.allocations.persistence import newest_allocations
 from master.core.expconf import ExperimentConfig
@@ -21,9 +21,10 @@ from master.experiments.submission.admission import run_settings, search_of
 from master.store import tables
 from master.store.store import Store
 from rm_backends.base import AllocationHint
+from windlass.base.errors import NotFound
 
 
-class _Row(NamedTuple):
+class StoredExperiment(NamedTuple):
     experiment: tables.Experiment
     owner_name: str
     workspace_id: int
@@ -31,33 +32,55 @@ class _Row(NamedTuple):
 
 async def rebuild_all(parts: LiveParts) -> list[LiveExperiment]:
     """Every experiment that was not over."""
-    experiment, user, project = tables.Experiment, tables.User, tables.Project
     over = [p.value for p in Phase if p.is_terminal]
     rows = await parts.store.read(
+        _with_owner().where(tables.Experiment.state.not_in(over)), StoredExperiment
+    )
+    return [
+        LiveExperiment(
+            parts,
+            await rebuilt(parts.store, row.experiment),
+            owner_name=row.owner_name,
+            workspace_id=row.workspace_id,
+        )
+        for row in rows
+    ]
+
+
+async def stored(store: Store, experiment_id: int) -> StoredExperiment:
+    """Raises NotFound."""
+    row = await store.read_one(
+        _with_owner().where(tables.Experiment.id == experiment_id), StoredExperiment
+    )
+    if row is None:
+        raise NotFound("experiment", experiment_id)
+    return row
+
+
+def _with_owner() -> Select[tables.Experiment, str, int]:
+    experiment, user, project = tables.Experiment, tables.User, tables.Project
+    return (
         select(experiment, user.username, project.workspace_id)
         .join(user, user.id == experiment.owner_id)
         .join(project, project.id == experiment.project_id)
-        .where(experiment.state.not_in(over)),
-        _Row,
     )
-    return [await _rebuild(parts, row) for row in rows]
 
 
-async def _rebuild(parts: LiveParts, found: _Row) -> LiveExperiment:
-    row = found.experiment
+async def rebuilt(store: Store, row: tables.Experiment) -> ExperimentState:
+    """The state that it was left in."""
     config = ExperimentConfig.from_json(row.config)
     experiment_id, position = row.id, row.queue_position
     trial, allocation = tables.Trial, tables.Allocation
-    trial_rows = await parts.store.read(select(trial).where(trial.experiment_id == experiment_id))
-    allocation_rows = await parts.store.read(
+    trial_rows = await store.read(select(trial).where(trial.experiment_id == experiment_id))
+    allocation_rows = await store.read(
         select(allocation)
         .join(trial, trial.task_id == allocation.task_id)
         .where(trial.experiment_id == experiment_id, trial.run_id == allocation.run_id)
     )
     allocations = newest_allocations(allocation_rows)
-    searcher, seq = await _restore_searcher(parts.store, experiment_id, search_of(config))
+    searcher, seq = await _restore_searcher(store, experiment_id, search_of(config))
     trials = trials_in_order(trial_rows, allocations)
-    state = ExperimentState(
+    return ExperimentState(
         id=experiment_id,
         job_id=row.job_id,
         owner_id=row.owner_id,
@@ -74,10 +97,8 @@ async def _rebuild(parts: LiveParts, found: _Row) -> LiveExperiment:
         open_trials=sum(not trial.phase.is_terminal for trial in trials.values()),
         progress=row.progress,
         error=row.error,
+        ended_at=row.ended_at,
         last_release=last_asked_by_others(allocations.values()),
-    )
-    return LiveExperiment(
-        parts, state, owner_name=found.owner_name, workspace_id=found.workspace_id
     )
 
 

@@ -18,6 +18,7 @@ from master.core.actor import Actor
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.experiments import waiting
+from master.experiments.continuation import Continuations
 from master.experiments.lifecycle import machine
 from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
@@ -34,11 +35,13 @@ from master.roots.root import Transition
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.contexts import Listing, listing, store_context
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState, NotFound
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 from windlass.base.ids import Ids
 
 
@@ -66,7 +69,8 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
     def forget(self, root: LiveExperiment) -> None:
         super().forget(root)
         for trial_id in root.trials.trial_ids():
-            self._of_trial.pop(trial_id, None)
+            if self._of_trial.get(trial_id) is root:
+                del self._of_trial[trial_id]
 
 
 PureStep: TypeAlias = Callable[[ExperimentState, Env], ExperimentStep]
@@ -115,6 +119,9 @@ class ExperimentService:
             ended=ended,
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
+        self.row_changes = SerialQueue("experiment rows")
+        """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
+        self._continuations = Continuations(self._parts, self.roots, check=self._check_again)
 
     async def check(
         self, text: str, *, by: Actor, project_id: int = 1, template: Template | None = None
@@ -136,10 +143,22 @@ class ExperimentService:
         checked = await in_parsing_thread(
             self._admission.check, text, owner=owner, template=template
         )
+        await self._require_usable(checked, owner)
+        return replace(checked, config=await self._warm_start.resolve(checked.config))
+
+    async def _check_again(
+        self, document: JsonObject, changes: JsonMapping, owner: TaskOwner
+    ) -> CheckedExperiment:
+        checked = await in_parsing_thread(
+            self._admission.check_again, document, owner=owner, changes=changes
+        )
+        await self._require_usable(checked, owner)
+        return checked
+
+    async def _require_usable(self, checked: CheckedExperiment, owner: TaskOwner) -> None:
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
-        return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
         """Check, store the context, then write experiment, first trials and their requests in one commit.
@@ -197,6 +216,14 @@ class ExperimentService:
         if row.model_definition is not None:
             self._blobs.keep(row.model_definition)
         return row.model_definition, row.model_files
+
+    async def continue_(
+        self, experiment_id: int, override: str = "", *, by: Actor
+    ) -> tuple[str, ...]:
+        """See `Continuations`."""
+        return await self.row_changes.run(
+            lambda: self._continuations.continue_(experiment_id, override, by=by)
+        )
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:
         await self._apply(experiment_id, machine.activate, by)

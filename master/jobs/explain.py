@@ -10,7 +10,6 @@ from master.allocations.machine import AllocationPhase
 from master.core.jobs import HIGHEST_PRIORITY, JobType
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.explain import count
-from master.core.scheduler.types import SchedulerType
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, has_places
 from rm_backends.base import FellBack
@@ -114,7 +113,7 @@ def _queued(it: Situation) -> str:
         )
     if it.pool.settings is None:
         return f"wait: the queue of {it.pool.type} decides when it starts"
-    if it.pool.settings.type is SchedulerType.ROUND_ROBIN:
+    if it.pool.settings.type == "round_robin":
         return "wait: jobs take turns in this pool"
     return _share_is_full(it)
 
@@ -125,7 +124,7 @@ def _share_used(it: Situation) -> str:
     held = it.queued.allocated_slots if it.queued is not None else 0
     wanted = it.queued.requested_slots if it.queued is not None else 0
     settings = it.pool.settings if it.pool is not None else None
-    shares = settings is None or settings.type is SchedulerType.FAIR_SHARE
+    shares = settings is None or settings.type == "fair_share"
     if limit is not None and (not shares or held + (it.slots or 0) > limit):
         others = wanted > (it.slots or 0)
         return f"raise its max_slots of {limit}" + (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from master.core.jobs import JobType
 from master.core.scheduler.queue_order import QueueKey, priority_of, queue_key
-from master.core.scheduler.types import SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings
 from master.jobs.ports import JobFacts
 from rm_backends.views import JobInPool, QueueState
 
@@ -69,16 +69,16 @@ def job_in_queue(
 
 def has_places(settings: SchedulerSettings | None) -> bool:
     """Whether jobs are served in an order that can be told, and changed by moving them."""
-    return settings is not None and settings.type is SchedulerType.PRIORITY
+    return settings is not None and settings.type == "priority"
 
 
 def is_preemptible(type_: JobType, settings: SchedulerSettings | None) -> bool:
     """Whether the scheduler may ask a job of this kind to give its slots back."""
     if type_ is not JobType.EXPERIMENT or settings is None:
         return False
-    if settings.type is SchedulerType.PRIORITY:
-        return settings.preemption
-    return settings.type is SchedulerType.FAIR_SHARE
+    if settings.type == "priority":
+        return bool(settings.preemption)
+    return settings.type == "fair_share"
 
 
 def _queued_job(

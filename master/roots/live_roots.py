@@ -51,8 +51,9 @@ class LiveRoots(Generic[R]):
         self._of_job[root.job_id] = root
 
     def forget(self, root: R) -> None:
-        self._roots.pop(root.id, None)
-        self._of_job.pop(root.job_id, None)
+        if self._roots.get(root.id) is root:  # else another took its place
+            del self._roots[root.id]
+            self._of_job.pop(root.job_id, None)
 
     async def tick(self) -> None:
         """Deadlines, orders that could not be told, and an end to the memory of those that are over."""

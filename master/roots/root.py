@@ -98,8 +98,10 @@ AllocationChange: TypeAlias = tuple[AllocationState | None, AllocationState]
 class _Work(Generic[State, Env, Step]):
     step: Callable[[State, Env], Step] | None
     """None: only what follows a commit is to be done again."""
-    created: Callable[[], None] | None = None
-    """Called when the root has been written down for the first time."""
+    committed: Callable[[], None] | None = None
+    """Called once it is written down."""
+    is_first: bool = False
+    """It creates the root."""
     by: Actor | None = None
     large: bool = False
     """It may change thousands of things: step and rows are made off the event loop."""
@@ -202,16 +204,22 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
 
         In the mailbox, like all that follows: a caller that goes away leaves either nothing or a living root.
         """
-        await self._mailbox.ask(_Work(first, created, by, large=True))
+        await self._mailbox.ask(_Work(first, committed=created, is_first=True, by=by, large=True))
 
     async def apply(
-        self, step: Callable[[State, Env], Step], *, by: Actor | None = None, large: bool = False
+        self,
+        step: Callable[[State, Env], Step],
+        *,
+        by: Actor | None = None,
+        large: bool = False,
+        committed: Callable[[], None] | None = None,
     ) -> State:
         """Run a pure step, commit it; the state as the step left it.
 
         `large`: it may take long, so that another thread runs it. No step of this root runs beside it.
+        `committed` is called before its effects run.
         """
-        return await self._mailbox.ask(_Work(step, by=by, large=large))
+        return await self._mailbox.ask(_Work(step, by=by, large=large, committed=committed))
 
     async def wait_until(self, reached: Callable[[State], bool]) -> State:
         """Block until the state satisfies `reached`."""
@@ -281,7 +289,7 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
                 ran.failed.append((message, error))
                 continue
             if step is not None:
-                before = ran.state if work.created is None else None
+                before = None if work.is_first else ran.state
                 ran.transitions.append(Transition(before, step, work.by))
                 ran.state = step.state
             ran.done.append((message, ran.state))
@@ -301,8 +309,8 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
     ) -> None:
         """Nothing awaits before the effects: new allocations and what subscribers keep are known with the state."""
         for message, _ in done:
-            if message.content.created is not None:
-                message.content.created()
+            if message.content.committed is not None:
+                message.content.committed()
         for transition in transitions:
             for _, allocation in self.changed_allocations(transition):
                 if allocation.is_open:

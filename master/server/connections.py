@@ -12,7 +12,6 @@ import asyncio
 import resource
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -24,6 +23,7 @@ from websockets.http11 import Request
 
 from master.api.access import KNOWN
 from master.api.http.middleware import PROXY
+from master.config.sections import Connections
 
 log = structlog.get_logger(__name__)
 
@@ -39,17 +39,6 @@ SWEEP_S = 1.0
 RESERVED_FILES = 256
 """Open files that are not connections: databases, logs, blobs, processes."""
 TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    unauthenticated: int = 4096
-    """That the master waits for, in all."""
-    unauthenticated_per_address: int = 2048
-    head_s: float = 10.0
-    """From the first byte of a request, or from connecting, to the end of its head."""
-    connections: int = 1_000_000
-    """In all: what open files allow."""
 
 
 class WaitsFor(Enum):
@@ -110,8 +99,9 @@ class TimedConnection:
 class ConnectionTable:
     """All connections of a server. `sweep` cuts those that keep the master waiting for too long."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: Connections) -> None:
         self._limits = limits
+        self.most = most_connections()
         self._all: dict[asyncio.BaseTransport, TimedConnection] = {}
         self._timed: dict[TimedConnection, None] = {}
         self._unauthenticated: dict[str, dict[TimedConnection, None]] = {}
@@ -133,7 +123,7 @@ class ConnectionTable:
         connection = TimedConnection(transport, address, flow, below)
         self._all[transport] = connection
         self.wait_for(connection, WaitsFor.HEAD)
-        if len(self._all) > self._limits.connections:
+        if len(self._all) > self.most:
             self._cut_one(next(iter(self._waiting)), "too_many_open_files")
         return connection
 
@@ -159,7 +149,10 @@ class ConnectionTable:
             self._forget_unauthenticated(connection)
             return
         self._timed[connection] = None
-        window = {WaitsFor.HEAD: self._limits.head_s, WaitsFor.IDLE: IDLE_S}.get(what, WINDOW_S)
+        window = {
+            WaitsFor.HEAD: self._limits.header_timeout.total_seconds(),
+            WaitsFor.IDLE: IDLE_S,
+        }.get(what, WINDOW_S)
         connection.deadline = self._loop.time() + window
         connection.moved = 0
         if what is WaitsFor.READER:
@@ -344,14 +337,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._table.wait_for(self._connection, WaitsFor.NOTHING)
 
 
-def limits_of(
-    *, unauthenticated: int, unauthenticated_per_address: int, head_s: float
-) -> ConnectionLimits:
-    """With as many connections as this process may have open files."""
+def most_connections() -> int:
+    """What the open files of this process allow."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return ConnectionLimits(
-        unauthenticated=unauthenticated,
-        unauthenticated_per_address=unauthenticated_per_address,
-        head_s=head_s,
-        connections=max(files - RESERVED_FILES, files // 2),
-    )
+    return max(files - RESERVED_FILES, files // 2)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import cast
 
 from master.allocations.task_environment import as_json
+from master.config.sections import Ssh
 from master.core.expconf.interactive import InteractiveConfig, TaskConfig
 from master.core.expconf.kinds import (
     CommandConfig,
@@ -22,7 +23,7 @@ from master.core.expconf.kinds import (
 )
 from master.core.jobs import JobType
 from master.tasks import tensorboards
-from master.tasks.shell_keys import KeyOptions, new_keys, shell_files
+from master.tasks.shell_keys import new_keys, shell_files
 from rm_backends.base import BindMount, TaskFile
 from windlass.base.formats.json_types import JsonMapping
 
@@ -84,7 +85,7 @@ def _as_configured(config: TaskConfig) -> timedelta | None:
     return cast("InteractiveConfig", config).idle_timeout or None
 
 
-def _nothing(options: KeyOptions) -> JsonMapping:
+def _nothing(options: Ssh) -> JsonMapping:
     return {}
 
 
@@ -97,7 +98,7 @@ class TaskKind:
     model: type[TaskConfig]
     """Its configuration, which also names it."""
     launch: Callable[[LaunchFacts], Launch]
-    make_details: Callable[[KeyOptions], JsonMapping] = _nothing
+    make_details: Callable[[Ssh], JsonMapping] = _nothing
     """What is made once for each task and kept with it. For a thread: keys take their time."""
     mounts: Callable[[JsonMapping], Iterable[BindMount]] = _no_mounts
     """What of the node it sees beyond its configuration, by its details."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import func, select
 
@@ -11,6 +13,15 @@ from master.store import tables
 from master.store.store import Store
 from master.store.visible import experiment_visible, task_visible
 from windlass.base.errors import NotFound
+
+AT_ONCE = 1_000
+"""Values in one IN list: databases have a limit."""
+
+
+class _TaskOfTrial(NamedTuple):
+    trial_id: int | None
+    task_id: str
+    created_at: datetime
 
 
 class TaskQueries:
@@ -53,6 +64,21 @@ class TaskQueries:
         if task_id is None:
             raise NotFound("trial", trial_id)
         return task_id
+
+    async def tasks_of_trials(self, trial_ids: Sequence[int]) -> dict[int | None, list[str]]:
+        """Trial -> its tasks, oldest first: each time that it is continued it becomes another one."""
+        task = tables.Task
+        found: dict[int | None, list[str]] = {}
+        for start in range(0, len(trial_ids), AT_ONCE):
+            rows = await self._store.read(
+                select(task.trial_id, task.id, task.created_at)
+                .where(task.trial_id.in_(trial_ids[start : start + AT_ONCE]))
+                .order_by(task.created_at),
+                _TaskOfTrial,
+            )
+            for row in rows:
+                found.setdefault(row.trial_id, []).append(row.task_id)
+        return found
 
     async def context_of_task(self, task_id: str, visible: Visibility) -> str | None:
         """The blob of the files that the task runs; None if it has none."""

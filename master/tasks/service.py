@@ -17,6 +17,7 @@ from master.allocations.mounts import mount_problems, privilege_problems
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
+from master.config.sections import Ssh
 from master.core.actor import Actor
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.models.environment import Image
@@ -37,7 +38,6 @@ from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.live import LiveParts, LiveTask
 from master.tasks.restoring import rebuild_tasks
 from master.tasks.service_tokens import ServiceTokens
-from master.tasks.shell_keys import KeyOptions
 from master.tasks.state import TaskState
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
@@ -101,7 +101,7 @@ class InteractiveService:
         specs: LaunchSpecs,
         clock: Clock,
         ids: Ids,
-        keys: KeyOptions,
+        keys: Ssh,
         tokens: ServiceTokens,
     ) -> None:
         self._store = store

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,31 +14,24 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from master.allocations.peer_ssh import SSH_DIR
+from master.config.sections import Ssh
 from rm_backends.base import TaskFile
 from windlass.base.formats.json_types import JsonMapping
 
 PRIVATE, PUBLIC = "private_key", "public_key"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyOptions:
-    """`security.ssh` of master.yaml."""
-
-    type: Literal["RSA", "ECDSA", "ED25519"] = "ED25519"
-    rsa_bits: int = 0
-
-
-def new_keys(options: KeyOptions) -> JsonMapping:
+def new_keys(options: Ssh) -> JsonMapping:
     """In the forms that clients of every age read: OpenSSH's for Ed25519, PEM for the others."""
     key: Ed25519PrivateKey | rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
     form = PrivateFormat.TraditionalOpenSSL
-    match options.type:
+    match options.key_type:
         case "ED25519":
             key, form = Ed25519PrivateKey.generate(), PrivateFormat.OpenSSH
         case "ECDSA":
             key = ec.generate_private_key(ec.SECP256R1())
         case "RSA":
-            key = rsa.generate_private_key(65537, options.rsa_bits)
+            key = rsa.generate_private_key(65537, options.rsa_key_size)
     private = key.private_bytes(Encoding.PEM, form, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return {PRIVATE: private.decode(), PUBLIC: public.decode() + "\n"}

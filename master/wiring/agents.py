@@ -8,52 +8,37 @@ from datetime import timedelta
 from pathlib import Path
 
 from master.config import MasterConfig, ResolvedPool
-from master.config.pools import pilot_side
 from master.core.fall_back import FallBackRule
 from master.wiring.batch.pilots import FOLDER as PILOTS
 from provisioner.providers.pilots.book import PilotBook
 from provisioner.providers.pilots.times import MARGIN_S, STAGGER, WALLTIME_S
-from provisioner.sections.batch import BatchKeys
-from rm_backends.agents.options import PoolOptions
+from provisioner.sections.pools import pilot_side
 from rm_backends.auto_modes import PilotSide
 
 
-def pool_options(pool: ResolvedPool) -> PoolOptions:
-    return PoolOptions(
-        name=pool.name,
-        scheduler=pool.scheduler,
-        max_aux_containers_per_agent=pool.section.max_aux_containers_per_agent,
-        agent_reconnect_wait_s=pool.section.agent_reconnect_wait.total_seconds(),
-        dynamic=pool.is_elastic or pool.batch is not None,
-        kind=_kind(pool),
-        description=pool.section.description,
-        require_isolation=pool.section.require_isolation,
-        container_runtime=_runtime(pool),
-    )
-
-
-def all_options(config: MasterConfig, data_dir: Path) -> list[PoolOptions]:
-    """Of the pools of the configuration, and of those of pilots that are kept for what runs there.
+def all_pools(config: MasterConfig, data_dir: Path) -> list[ResolvedPool]:
+    """The pools of the configuration, and those of pilots that are kept for what runs there.
 
     A pool that leaves mode auto has no side of pilots any more. While jobs of that side are not over their pool is
     kept: what runs there goes on, and nothing new comes. It is gone at the first start after they are.
     """
-    options = {pool.name: pool_options(pool) for pool in config.pools()}
+    pools = {pool.name: pool for pool in config.pools()}
     left = {pilot.pool for pilot in PilotBook(data_dir / PILOTS) if pilot.ended_at is None}
     closed = [
         _closed(home, pilot_side(home.name))
-        for home in options.values()
-        if pilot_side(home.name) in left and pilot_side(home.name) not in options
+        for home in pools.values()
+        if pilot_side(home.name) in left and pilot_side(home.name) not in pools
     ]
-    return [*options.values(), *closed]
+    return [*pools.values(), *closed]
 
 
-def _closed(home: PoolOptions, name: str) -> PoolOptions:
+def _closed(home: ResolvedPool, name: str) -> ResolvedPool:
     why = (
         f"resource pool '{name}' only finishes what runs there, as pool '{home.name}' is not of mode auto any more: "
         f"use '{home.name}'"
     )
-    return replace(home, name=name, dynamic=True, closed=why)
+    section = home.section.model_copy(update={"pool_name": name})
+    return replace(home, section=section, closed=why)
 
 
 def fall_back_rules(config: MasterConfig) -> dict[str, FallBackRule]:
@@ -76,17 +61,3 @@ def longest_s(walltimes: Sequence[timedelta]) -> float:
     """How long a pilot is of use, the longest of these."""
     whole = max((each.total_seconds() for each in walltimes), default=WALLTIME_S)
     return whole * (1 - STAGGER) - MARGIN_S
-
-
-def _runtime(pool: ResolvedPool) -> str:
-    """Of agents in batch jobs; others are told elsewhere."""
-    sections = [pool.batch] if pool.batch is not None else pool.providers
-    told = {one.container_runtime if isinstance(one, BatchKeys) else None for one in sections}
-    return (told.pop() or "") if len(told) == 1 else ""
-
-
-def _kind(pool: ResolvedPool) -> str:
-    """What screens call it."""
-    if pool.batch is not None:
-        return pool.batch.type
-    return pool.providers[0].type if pool.is_elastic else "static"

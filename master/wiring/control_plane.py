@@ -22,6 +22,7 @@ from master.checkpoints.places import CheckpointPlaces
 from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
+from master.config.sections import Ssh
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
@@ -34,7 +35,6 @@ from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
 from master.tasks.service_tokens import ServiceTokens
-from master.tasks.shell_keys import KeyOptions
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.formats.json_types import JsonMapping
@@ -60,7 +60,7 @@ class Parts:
     deleter: Deleter = field(default_factory=WorkerProcesses)
     ports: UniquePorts = field(default_factory=UniquePorts)
     cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
-    shell_keys: KeyOptions = field(default_factory=KeyOptions)
+    shell_keys: Ssh = field(default_factory=Ssh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 import structlog
 
 from master.config import MasterConfig, ResolvedPool
-from master.config.providers import EmbeddedSection
 from master.prices.live import LivePrices
 from master.wiring.launch_tokens import LaunchTokens
 from provisioner.money.price_book import PriceBook
@@ -24,6 +23,7 @@ from provisioner.providers.embedded import (
 from provisioner.providers.embedded_instances import Instances
 from provisioner.providers.embedded_queue import SiteQueue
 from provisioner.sections.batch import BatchKeys
+from provisioner.sections.providers import EmbeddedSection
 from provisioner.types import Market, Offer, OfferKey
 from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import InvalidConfig

@@ -138,7 +138,7 @@ def _defaults(
             ClusterDefaults(
                 task_container_defaults=pool.task_container_defaults,
                 checkpoint_storage=storage,
-                priority=pool.scheduler.default_priority,
+                priority=pool.scheduler.usual_priority,
                 notebook_timeout_s=config.notebook_timeout,
                 tensorboard_timeout_s=config.tensorboard_timeout,
             )

@@ -12,6 +12,16 @@
 
 What is missed for `PROOF_S`, or `ARRIVAL_S` while its command may run, `is_surely_absent`: a job with an id is over
 (`end_of_missed`), one without was never taken, and may be submitted. An answer that does not come never ends a job.
+
+How far a job is, by who asked for it:
+
+| | dispatch: `LeaseState` | a pilot's fields |
+| --- | --- | --- |
+| to be submitted, or the site was perhaps asked | INTENT | no `job_id` |
+| the site has it | QUEUED | `job_id` |
+| nobody wants it any more: it is to end | ENDING | `cancelled` |
+| over at the site; its agents' last words are being told | OVER | `over_at` |
+| all is told | SETTLED, then forgotten | `ended_at`, forgotten later |
 """
 
 from __future__ import annotations

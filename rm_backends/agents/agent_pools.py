@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from agent_bootstrap.protocol import Welcome
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.agents.gateway import Gateway
 from rm_backends.agents.joins import Joins
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
@@ -89,7 +89,7 @@ class AgentPools:
         )
         self._looking = Loop("agents", self.registry.look, interval_s=LOOK_EVERY_S)
 
-    def add(self, options: PoolOptions, decide: Decide) -> Pool:
+    def add(self, options: ResolvedPool, decide: Decide) -> Pool:
         """One more pool, which its resource manager runs. Raises InvalidArgument for a name that another has."""
         if options.name in self.by_name:
             raise InvalidArgument(f"two resource pools are called '{options.name}'")

@@ -10,10 +10,10 @@ from datetime import datetime
 from master.core.fall_back import Prospect
 from master.core.reasons import Reason
 from master.core.unmet import unmet
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.agents.agent_pools import AgentPools, pool_called
 from rm_backends.agents.observer import PoolsObserver
 from rm_backends.agents.operator import Operator
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide, Pool
 from rm_backends.agents.views import abilities
 from rm_backends.base import (
@@ -82,7 +82,7 @@ class AgentsBackend:
     `restore` comes first, then `run` for as long as the master leads.
     """
 
-    def __init__(self, shared: AgentPools, options: Sequence[PoolOptions], decide: Decide) -> None:
+    def __init__(self, shared: AgentPools, options: Sequence[ResolvedPool], decide: Decide) -> None:
         self.by_name = {one.name: shared.add(one, decide) for one in options}
         self.observer = PoolsObserver(self.by_name)
         self.operator = Operator(shared.registry)

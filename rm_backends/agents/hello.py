@@ -9,19 +9,19 @@ from datetime import datetime
 
 from agent_bootstrap.frames import protocol_problem
 from agent_bootstrap.protocol import PROTOCOL_VERSION, Hello, IsolationKind, JoinRefused, Slot
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.agents.agents import Agent
-from rm_backends.agents.options import PoolOptions
 from rm_backends.ports import AgentRecord, SlotService
 
 _AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 
 
-def refusal(hello: Hello, pool: PoolOptions, epoch: int) -> JoinRefused | None:
+def refusal(hello: Hello, pool: ResolvedPool, epoch: int) -> JoinRefused | None:
     """Why a master of this epoch cannot take the agent, whatever it knows of it already."""
     return introduction_refusal(hello, pool, epoch) or isolation_refusal(hello, pool)
 
 
-def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> JoinRefused | None:
+def introduction_refusal(hello: Hello, pool: ResolvedPool, epoch: int) -> JoinRefused | None:
     """The same, as far as it shows before the agent runs."""
     if hello.protocol != PROTOCOL_VERSION:
         return JoinRefused(reason=f"the agent {protocol_problem(hello.protocol, hello.version)}")
@@ -38,15 +38,17 @@ def introduction_refusal(hello: Hello, pool: PoolOptions, epoch: int) -> JoinRef
     return None
 
 
-def isolation_refusal(hello: Hello, pool: PoolOptions) -> JoinRefused | None:
+def isolation_refusal(hello: Hello, pool: ResolvedPool) -> JoinRefused | None:
     """It cannot contain tasks, and the pool wants that. With work running it asks again until an operator acts."""
     is_root = hello.uid == 0
     contains = hello.isolation not in (IsolationKind.DIRECTORY, IsolationKind.UNKNOWN)
-    required = is_root if pool.require_isolation is None else pool.require_isolation
+    required = is_root if pool.section.require_isolation is None else pool.section.require_isolation
     if contains or not required:
         return None
     default = (
-        ", as every pool does of agents that are root" if pool.require_isolation is None else ""
+        ", as every pool does of agents that are root"
+        if pool.section.require_isolation is None
+        else ""
     )
     return JoinRefused(
         reason=f"pool '{pool.name}' requires isolation{default}, and the agent cannot contain tasks "

@@ -26,13 +26,13 @@ from master.core.scheduler.types import (
     Start,
     Waiting,
 )
+from provisioner.sections.pools import ResolvedPool
 from provisioner.types import Gang, PoolAvailability, PoolCapacity, PoolDemand
 from rm_backends.agents.agents import Agent, Presence
 from rm_backends.agents.assignments import Assignments
 from rm_backends.agents.entries import PoolEntry
 from rm_backends.agents.explanations import named, no_such_agent, not_planned
 from rm_backends.agents.nodes import made_to_leave, node_of
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.prospects import prospects, with_requests
 from rm_backends.agents.shapes import by_agents, fits_open_agents, largest_shape, open_shape
 from rm_backends.base import AllocationHint, AllocationRequest, JobOrder, ReleaseAsked
@@ -75,7 +75,7 @@ class Pool:
 
     def __init__(
         self,
-        options: PoolOptions,
+        options: ResolvedPool,
         *,
         decide: Decide,
         outbox: Outbox,
@@ -178,7 +178,7 @@ class Pool:
                     self.assignments.ask(entry, reason, end)
                 if wants_successor(running, end.at, now, early=early):
                     leavers.add(entry.id)
-        if self.options.dynamic and leavers != self._leavers:
+        if self.options.is_dynamic and leavers != self._leavers:
             self._leavers = leavers
             self.touch()
 
@@ -191,7 +191,7 @@ class Pool:
             return UNDECIDED
         if not waiting.needs_capacity:
             return named(waiting, self.assignments.entries)
-        if self.options.dynamic:
+        if self.options.is_dynamic:
             planned = self._availability.reasons.get(allocation_id) if self._availability else None
             return planned or not_planned(waiting.reason)
         return self._static_reason(entry, waiting)
@@ -205,7 +205,7 @@ class Pool:
             waiting = self._standing.waiting.get(id_)
             kind = UNDECIDED.kind if waiting is None else waiting.reason.kind
             if waiting is not None and waiting.needs_capacity:
-                if not self.options.dynamic:
+                if not self.options.is_dynamic:
                     shape = entry.request.shape
                     if shape not in fits:
                         fits[shape] = self._fits_open_agents(entry.request)
@@ -249,7 +249,7 @@ class Pool:
         if not waiting.needs_capacity:
             return Foreseen(reason=named(waiting, self.assignments.entries))
         entry = PoolEntry(request)
-        if self.options.dynamic and request.launches_machines:
+        if self.options.is_dynamic and request.launches_machines:
             return Foreseen(reason=not_planned(waiting.reason), gang=self._gang(entry))
         return Foreseen(reason=self._static_reason(entry, waiting))
 
@@ -316,7 +316,7 @@ class Pool:
             waiting=decision.waiting,
             open_shape=open_shape(self.options, self.agents.values()),
         )
-        if self.options.dynamic:
+        if self.options.is_dynamic:
             before, self._demand = self._demand, self._demand_now(seen)
             if self._demand != before and self.demand_changed is not None:
                 self.demand_changed()
@@ -374,7 +374,7 @@ class Pool:
         return max((n for n, facts in sizes if request.requires.are_met_by(facts)), default=0)
 
     def _capacity_now(self) -> PoolCapacity | None:
-        return self.capacity(self.name) if self.options.dynamic and self.capacity else None
+        return self.capacity(self.name) if self.options.is_dynamic and self.capacity else None
 
     async def _step(self) -> None:
         old = self._clock.monotonic() - self._standing.at >= DECIDE_EVERY_S

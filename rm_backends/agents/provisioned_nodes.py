@@ -17,7 +17,7 @@ class ProvisionedNodes:
 
     def __init__(self, shared: AgentPools, pools: Iterable[Pool]) -> None:
         self._pools = shared
-        self._elastic = tuple(pool for pool in pools if pool.options.dynamic)
+        self._elastic = tuple(pool for pool in pools if pool.options.is_dynamic)
         self._registry = shared.registry
 
     def connect(

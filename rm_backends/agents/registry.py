@@ -249,7 +249,7 @@ class Registry:
                 ):
                     agent.since = now
                 away_s = now - agent.since
-                window_s = pool.options.agent_reconnect_wait_s
+                window_s = pool.options.section.agent_reconnect_wait.total_seconds()
                 if agent.presence is Presence.RECONNECTING and away_s >= window_s:
                     agent.move(Presence.AWAY, now)
                     reason = f"agent {agent.id} did not come back within {window_s:g} s"
@@ -363,7 +363,7 @@ class Registry:
         return place_refusal(hello, proof, there, self._clock.monotonic())
 
     def _add(self, pool: Pool, record: AgentRecord) -> Agent:
-        agent = Agent(record=record, aux_places=pool.options.max_aux_containers_per_agent)
+        agent = Agent(record=record, aux_places=pool.options.section.max_aux_containers_per_agent)
         agent.since = self._clock.monotonic()
         self.departures.meet(agent)
         pool.agents[agent.id] = agent

@@ -8,15 +8,15 @@ from dataclasses import replace
 from master.core.machines import MachineFacts, Requirements
 from master.core.scheduler.types import Request
 from master.core.scheduler.unfit_agents import machines_for
+from provisioner.sections.pools import ResolvedPool
 from provisioner.types import PoolCapacity
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest
 from rm_backends.limits import PoolShape, fits
 
 
 def largest_shape(
-    options: PoolOptions,
+    options: ResolvedPool,
     agents: Sequence[Agent],
     capacity: PoolCapacity | None,
     requires: Requirements,
@@ -54,7 +54,7 @@ def largest_shape(
 
 
 def open_shape(
-    options: PoolOptions, agents: Iterable[Agent], request: AllocationRequest | None = None
+    options: ResolvedPool, agents: Iterable[Agent], request: AllocationRequest | None = None
 ) -> PoolShape:
     """Of the agents that are here and take work: all of them, or those that may take this request."""
     here = (a for a in agents if a.is_open and a.presence is not Presence.AWAY)
@@ -63,7 +63,7 @@ def open_shape(
 
 
 def fits_open_agents(
-    options: PoolOptions,
+    options: ResolvedPool,
     agents: Iterable[Agent],
     known: PoolShape | None,
     request: AllocationRequest,
@@ -94,7 +94,7 @@ def _may_take(agent: Agent, request: AllocationRequest) -> bool:
 
 
 def _shape_of(
-    options: PoolOptions, agents: Sequence[Agent], *, as_in_service: bool = False
+    options: ResolvedPool, agents: Sequence[Agent], *, as_in_service: bool = False
 ) -> PoolShape:
     """Slots that were taken out of service may come back: they count, unless asked for what is `as_in_service`."""
     sizes: dict[int, int] = {}
@@ -105,7 +105,7 @@ def _shape_of(
         pool=options.name,
         sizes=sizes,
         max_agents=len(agents),
-        takes_aux=options.max_aux_containers_per_agent > 0,
-        launches=options.dynamic,
+        takes_aux=options.section.max_aux_containers_per_agent > 0,
+        launches=options.is_dynamic,
         heterogeneous=options.scheduler.allow_heterogeneous_fits,
     )

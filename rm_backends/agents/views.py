@@ -102,9 +102,9 @@ def pool_view(pool: Pool) -> PoolView:
     device = next((agent.devices[0] for agent in agents if agent.devices), None)
     return PoolView(
         name=pool.name,
-        description=pool.options.description,
+        description=pool.options.section.description,
         type=pool.options.kind,
-        dynamic=pool.options.dynamic,
+        dynamic=pool.options.is_dynamic,
         agents=len(agents),
         slots=sum(agent.slots_for_scheduler for agent in agents),
         slots_used=sum(agent.used_slots for agent in agents),

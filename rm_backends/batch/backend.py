@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from master.core.scheduler.policies.dispatch import decide_dispatch
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, RestoreRecord
 from rm_backends.batch.dispatcher import Dispatcher
 
@@ -18,7 +18,7 @@ class BatchBackend(AgentsBackend):
     """A resource manager over pools of agents that come with the jobs of one site. The site schedules."""
 
     def __init__(
-        self, shared: AgentPools, options: Sequence[PoolOptions], dispatcher: Dispatcher
+        self, shared: AgentPools, options: Sequence[ResolvedPool], dispatcher: Dispatcher
     ) -> None:
         super().__init__(shared, options, decide_dispatch)
         self._dispatcher = dispatcher

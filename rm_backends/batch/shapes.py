@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from master.core.expconf.models.schema import DEFAULT_PRIORITY
 from master.core.scheduler.end_times import LEAST_WALLTIME_S
 from master.core.scheduler.explain import count
-from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.batch.base import Queue
 from provisioner.batch.dialects import DIALECTS, Dialect
 from provisioner.batch.job_files import JobShape

@@ -70,6 +70,7 @@ async def test_quotas_are_counted_in_vcpus_by_family_and_market(case: AwsCase) -
     assert {offer.least_billed_s for offer in offers} == {60.0}
 
 
+@pytest.mark.slow
 async def test_an_account_that_may_not_read_its_quotas_buys_all_the_same(case: AwsCase) -> None:
     case.server.rule("GetServiceQuota", code="AccessDeniedException", times=-1)
     offers = (await with_options(case, OPTIONS)).offers(POOL) or ()
@@ -117,6 +118,7 @@ async def test_disks_and_interfaces_carry_the_tags_of_their_machine(case: AwsCas
     assert client.describe_volumes(Filters=ours)["Volumes"]
 
 
+@pytest.mark.slow
 async def test_a_token_with_other_parameters_is_spent(case: AwsCase) -> None:
     intent = case.intent()
     await case.launch(intent)
@@ -203,6 +205,7 @@ async def test_reservations_are_bought_first(case: AwsCase) -> None:
     assert {x.offer_key for x in (await case.living()).values()} == {first.key}
 
 
+@pytest.mark.slow
 async def test_machines_of_a_capacity_block_are_bought_until_it_ends(case: AwsCase) -> None:
     end = datetime.now(UTC) + timedelta(hours=8)
     case.server.reservation(
@@ -280,6 +283,7 @@ async def test_what_is_for_sale_is_asked_again_and_kept_when_nobody_answers(
     assert case.provider.offers(POOL) == before
 
 
+@pytest.mark.slow
 async def test_notices_of_the_queue_are_kept_until_their_machine_is_gone(case: AwsCase) -> None:
     (instance_id,) = (await case.launch(case.intent())).instance_ids
     case.take_back(instance_id, 120.0)

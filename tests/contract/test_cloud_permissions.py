@@ -93,6 +93,7 @@ async def test_a_pool_of_ec2_needs_what_its_policy_allows_and_no_more(tmp_path: 
         assert case.server.permissions() == actions(of_aws.PERMISSIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("feature", "options"),
     [
@@ -189,6 +190,7 @@ async def every_call_of_a_bake(case: ProviderCase, stop: Callable[[str], object]
         pass
 
 
+@pytest.mark.slow
 async def test_a_bake_on_ec2_needs_what_its_feature_adds(tmp_path: Path) -> None:
     async with aws(tmp_path) as case:
         case.server.reset()

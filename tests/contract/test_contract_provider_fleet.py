@@ -94,6 +94,7 @@ def other(name: str, slots: int = 2, usd_per_hour: float = 1.0) -> SimulatedProv
     )
 
 
+@pytest.mark.slow
 async def test_a_machine_comes_takes_work_and_goes(case: ProviderCase) -> None:
     async with buying_from(case) as world:
         await world.want(a_gang("a", 2))
@@ -105,6 +106,7 @@ async def test_a_machine_comes_takes_work_and_goes(case: ProviderCase) -> None:
         await until(lambda: not world.provisioner.instances())
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_one_that_lies_and_one_without_credentials_hinder_no_other(
     case: ProviderCase,
 ) -> None:
@@ -145,6 +147,7 @@ SAID = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SAID)
 async def test_who_waits_is_told_what_the_provider_said(
     case: ProviderCase, kind: BlockKind
@@ -170,6 +173,7 @@ async def test_a_provider_that_hangs_is_waited_for_by_nobody(case: ProviderCase)
     assert not await case.living()
 
 
+@pytest.mark.slow
 async def test_a_launch_whose_reply_is_lost_is_one_machine(case: ProviderCase) -> None:
     case.lose_replies(1)
     async with buying_from(case) as world:
@@ -213,6 +217,7 @@ async def test_a_machine_that_is_taken_back_is_left_in_time(case: ProviderCase) 
         await until(lambda: instance_id in world.host.leaving)
 
 
+@pytest.mark.slow
 async def test_a_termination_that_fails_is_repeated_until_the_machine_is_gone(
     case: ProviderCase,
 ) -> None:

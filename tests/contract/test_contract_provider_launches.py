@@ -12,6 +12,7 @@ from tests.fakes.fleet_world import CLUSTER
 from windlass.base.errors import WindlassError
 
 
+@pytest.mark.slow
 async def test_offers_are_complete(case: ProviderCase) -> None:
     assert (case.offer.slots, case.offer.usd_per_hour) == (2, 3.0)
     assert case.offer.boot_s > 0
@@ -64,6 +65,7 @@ async def test_the_same_token_answers_with_the_same_machines(case: ProviderCase)
     assert len(await case.living()) == 3
 
 
+@pytest.mark.slow
 async def test_the_same_token_answers_the_same_after_a_restart(case: ProviderCase) -> None:
     intent = case.intent(2)
     first = await case.launch(intent)

@@ -10,6 +10,7 @@ from tests.contract.providers.base import ProviderCase
 from windlass.base.errors import WindlassError
 
 
+@pytest.mark.slow
 async def test_a_machine_that_died_is_not_alive_in_lists(case: ProviderCase) -> None:
     one, other = await case.two()
     case.kill(one)
@@ -39,6 +40,7 @@ async def test_terminate_ends_exactly_those_and_can_be_repeated(case: ProviderCa
     assert not await case.living()
 
 
+@pytest.mark.slow
 async def test_a_console_is_one_printable_line(case: ProviderCase) -> None:
     (one,) = (await case.launch(case.intent())).instance_ids
     assert await case.provider.console(one) == ""
@@ -99,6 +101,7 @@ async def test_a_partial_list_says_what_it_does_not_show(case: ProviderCase) -> 
     assert instance_id in await case.living()
 
 
+@pytest.mark.slow
 async def test_a_young_machine_may_be_missing_for_the_grace_and_no_longer(
     case: ProviderCase,
 ) -> None:
@@ -120,6 +123,7 @@ async def test_a_machine_that_is_taken_back_is_announced_and_then_gone(case: Pro
     assert set(await case.living()) == {stays}
 
 
+@pytest.mark.slow
 async def test_machines_are_found_after_a_restart(case: ProviderCase) -> None:
     ids = (await case.launch(case.intent(2))).instance_ids
     await case.restart()

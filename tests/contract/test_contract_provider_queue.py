@@ -11,6 +11,7 @@ from tests.contract.providers.base import ProviderCase, delivered
 from tests.fakes.fleet_world import CLUSTER
 
 
+@pytest.mark.slow
 async def test_an_accepted_launch_is_listed_as_one_group_and_has_no_machine(
     case: ProviderCase,
 ) -> None:
@@ -28,6 +29,7 @@ async def test_an_accepted_launch_is_listed_as_one_group_and_has_no_machine(
     assert group.count == 2
 
 
+@pytest.mark.slow
 async def test_a_queued_launch_is_delivered_whole_to_who_asks_by_its_handle(
     case: ProviderCase,
 ) -> None:
@@ -44,6 +46,7 @@ async def test_a_queued_launch_is_delivered_whole_to_who_asks_by_its_handle(
     assert delivered(await case.provider.answer(handle)) == result, "as often as it is asked"
 
 
+@pytest.mark.slow
 async def test_the_token_of_a_queued_launch_queues_nothing_more(case: ProviderCase) -> None:
     case.queue(case.offer)
     intent = case.intent(2)
@@ -58,6 +61,7 @@ async def test_the_token_of_a_queued_launch_queues_nothing_more(case: ProviderCa
     assert len(await case.living()) == 2
 
 
+@pytest.mark.slow
 async def test_a_queued_launch_whose_reply_is_lost_is_found_in_the_list(
     case: ProviderCase,
 ) -> None:
@@ -71,6 +75,7 @@ async def test_a_queued_launch_whose_reply_is_lost_is_found_in_the_list(
     assert (await case.accepted(intent)).handle == group.accepted.handle
 
 
+@pytest.mark.slow
 async def test_a_cancelled_launch_is_never_delivered(case: ProviderCase) -> None:
     case.queue(case.offer)
     handle = (await case.accepted(case.intent(2))).handle
@@ -83,6 +88,7 @@ async def test_a_cancelled_launch_is_never_delivered(case: ProviderCase) -> None
         await case.provider.answer(handle)
 
 
+@pytest.mark.slow
 async def test_cancelling_what_was_delivered_meanwhile_ends_its_machines(
     case: ProviderCase,
 ) -> None:
@@ -93,6 +99,7 @@ async def test_cancelling_what_was_delivered_meanwhile_ends_its_machines(
     assert not await case.living()
 
 
+@pytest.mark.slow
 async def test_a_refusal_may_come_late(case: ProviderCase) -> None:
     case.queue(case.offer)
     handle = (await case.accepted(case.intent())).handle

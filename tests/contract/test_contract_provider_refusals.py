@@ -14,6 +14,7 @@ KINDS = [kind for kind in BlockKind if kind not in (BlockKind.BOOT, BlockKind.TA
 """Boots fail later, and machines are taken back later, without a refusal."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_refusal_says_of_which_kind_it_is_and_makes_nothing(
     case: ProviderCase, kind: BlockKind

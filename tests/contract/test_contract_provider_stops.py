@@ -82,6 +82,7 @@ async def test_a_start_without_capacity_is_refused_as_such_and_it_stays_stopped(
     await case.provider.start(name, start)
 
 
+@pytest.mark.slow
 async def test_machines_that_only_end_say_so(case: ProviderCase) -> None:
     if not isinstance(case.provider, CannotStop):
         pytest.skip("it can stop machines")

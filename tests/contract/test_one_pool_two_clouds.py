@@ -34,6 +34,7 @@ def only(case: ProviderCase, market: Market, usd_per_hour: float) -> Sequence[Of
     return sold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dry", ["spot", "on demand"])
 def test_what_one_cloud_has_not_the_other_sells_within_seconds(dry: str, tmp_path: Path) -> None:
     async def main() -> None:

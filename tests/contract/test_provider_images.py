@@ -117,6 +117,7 @@ async def test_offers_are_on_demand_and_alone(images: Images) -> None:
     assert maker(images).bake_offers("no such pool") == []
 
 
+@pytest.mark.slow
 async def test_an_image_is_made_of_a_machine_that_has_stopped(images: Images) -> None:
     order = await launched(images)
     assert (await maker(images).make_image(order)).state is ImageState.WAITING
@@ -143,6 +144,7 @@ async def test_an_image_is_made_of_a_machine_that_has_stopped(images: Images) ->
     assert (await maker(images).make_image(order)).image_id == answer.image_id
 
 
+@pytest.mark.slow
 async def test_what_was_made_is_removed_whole(images: Images) -> None:
     order = await launched(images)
     images.stop(order.instance_id)

@@ -27,6 +27,7 @@ def test_what_is_not_changed_is_written_as_it_was() -> None:
     assert text_of(json.loads(text)) == text
 
 
+@pytest.mark.slow
 async def test_vendors_are_asked_and_what_they_do_not_name_keeps_its_day(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

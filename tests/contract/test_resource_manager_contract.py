@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 import pytest
 
 from master.core.fall_back import FallBackRule, Prospect
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import (
     AlreadyGranted,
     ContainerPhase,
@@ -34,6 +33,7 @@ from tests.fakes.agents_world import (
 )
 from tests.fakes.batch_world import BatchWorld
 from tests.fakes.dispatch_backend import DispatchBackend, Site
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 from windlass.base.errors import NotFound, Unsatisfiable
 from windlass.base.ids import Ids
@@ -153,7 +153,7 @@ def _agents(*, routed: bool) -> OpenCluster:
 
 @asynccontextmanager
 async def _other_pool() -> AsyncIterator[Cluster]:
-    pools = (PoolOptions(name="default"), PoolOptions(name="other"))
+    pools = (resolved_pool("default"), resolved_pool("other"))
     rule = FallBackRule(pools=("other",), after_s=0)
     async with agents_world(*pools, fall_back={"default": rule}) as world:
         for agent_id in ("a1", "a2"):
@@ -164,7 +164,7 @@ async def _other_pool() -> AsyncIterator[Cluster]:
 def _dispatch(*, routed: bool) -> OpenCluster:
     @asynccontextmanager
     async def open_cluster() -> AsyncIterator[Cluster]:
-        async with agents_world(PoolOptions(name="agents")) as world:
+        async with agents_world(resolved_pool("agents")) as world:
             cluster = DispatchCluster(world, routed)
             await cluster.restart()
             yield cluster
@@ -192,7 +192,7 @@ class BatchCluster(AgentsCluster):
 def _batch_jobs(*, routed: bool) -> OpenCluster:
     @asynccontextmanager
     async def open_cluster() -> AsyncIterator[Cluster]:
-        pools = [PoolOptions(name="agents")] if routed else []
+        pools = [resolved_pool("agents")] if routed else []
         with TemporaryDirectory() as folder:
             async with agents_world(*pools, starts=False) as world:
                 batch = BatchWorld(world, Path(folder) / "jobs")

@@ -216,6 +216,7 @@ def told(record: ExitRecord) -> tuple[int | None, ExitFailure | None]:
     return record.exit_code, record.failure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [0, 7])
 async def test_the_exit_code_is_the_tasks_own(kind: Kind, code: int) -> None:
     runtime, place = kind.open(), kind.place()
@@ -224,6 +225,7 @@ async def test_the_exit_code_is_the_tasks_own(kind: Kind, code: int) -> None:
     assert told(await runtime.wait(place)) == (code, None), "asked again"
 
 
+@pytest.mark.slow
 async def test_a_signal_reaches_the_first_process(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     assert await start(kind, runtime, place, kind.forever)
@@ -232,6 +234,7 @@ async def test_a_signal_reaches_the_first_process(kind: Kind) -> None:
     runtime.signal(place, signal.SIGTERM)  # it has ended: nothing happens
 
 
+@pytest.mark.slow
 async def test_a_kill_ends_what_ignores_signals(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     assert await start(kind, runtime, place, kind.stubborn)
@@ -241,6 +244,7 @@ async def test_a_kill_ends_what_ignores_signals(kind: Kind) -> None:
     assert told(await runtime.wait(place)) == (137, None)
 
 
+@pytest.mark.slow
 async def test_a_kill_before_the_start_prevents_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     runtime.kill(place)
@@ -257,6 +261,7 @@ async def test_what_cannot_be_run_is_the_users_error_in_words(kind: Kind) -> Non
     assert refused.value.failure is ExitFailure.TASK_ERROR
 
 
+@pytest.mark.slow
 async def test_the_next_agent_takes_over_what_runs(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
     assert await start(kind, first, place, kind.forever)
@@ -267,6 +272,7 @@ async def test_the_next_agent_takes_over_what_runs(kind: Kind) -> None:
     assert told(await second.wait(place)) == (143, None)
 
 
+@pytest.mark.slow
 async def test_the_next_agent_learns_how_it_ended_meanwhile(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
     await start(kind, first, place, kind.exits(3))
@@ -277,6 +283,7 @@ async def test_the_next_agent_learns_how_it_ended_meanwhile(kind: Kind) -> None:
     assert told(await second.wait(place)) == (3, None)
 
 
+@pytest.mark.slow
 async def test_a_kill_is_carried_out_by_the_next_agent(kind: Kind) -> None:
     first, place = kind.open(), kind.place()
     assert await start(kind, first, place, kind.stubborn)
@@ -293,6 +300,7 @@ async def test_what_was_never_started_is_told_as_that(kind: Kind) -> None:
     assert told(await runtime.wait(place)) == (None, ExitFailure.ABORTED)
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_it(kind: Kind) -> None:
     runtime, place = kind.open(), kind.place()
     assert await start(kind, runtime, place, kind.forever)
@@ -317,6 +325,7 @@ def lines(place: ContainerDir) -> list[tuple[str, str]]:
     return [(entry.stdtype, entry.log) for entry in entries]
 
 
+@pytest.mark.slow
 async def test_both_streams_are_kept_apart_and_whole(kind: Kind) -> None:
     if isinstance(kind, Fake):
         pytest.skip("it writes nothing")
@@ -332,6 +341,7 @@ async def test_both_streams_are_kept_apart_and_whole(kind: Kind) -> None:
     assert out == [*(f"line {i}" for i in range(500)), "last"]
 
 
+@pytest.mark.slow
 async def test_no_line_is_lost_while_no_agent_watches(kind: Kind) -> None:
     if isinstance(kind, Fake):
         pytest.skip("it writes nothing")
@@ -346,6 +356,7 @@ async def test_no_line_is_lost_while_no_agent_watches(kind: Kind) -> None:
     assert [text for _, text in lines(place)] == [str(i) for i in range(40)]
 
 
+@pytest.mark.slow
 async def test_a_task_is_who_it_shall_be_and_can_write_where_it_lives(kind: Kind) -> None:
     contained_or_skip(kind)
     if os.geteuid() != 0:
@@ -365,6 +376,7 @@ async def test_a_task_is_who_it_shall_be_and_can_write_where_it_lives(kind: Kind
     assert (place.rundet / "workdir" / "here").stat().st_uid == 70001
 
 
+@pytest.mark.slow
 async def test_what_is_others_is_out_of_reach(kind: Kind) -> None:
     """The agent's token, other tasks' folders, variables and processes."""
     contained_or_skip(kind)
@@ -385,6 +397,7 @@ async def test_what_is_others_is_out_of_reach(kind: Kind) -> None:
     await runtime.wait(other)
 
 
+@pytest.mark.slow
 async def test_more_memory_than_allowed_ends_the_task_and_no_other(kind: Kind) -> None:
     if isinstance(kind, Fake):
         pytest.skip("it uses no memory")

@@ -91,6 +91,7 @@ def tree(root: Path) -> dict[str, bytes | None]:
     }
 
 
+@pytest.mark.slow
 def test_what_was_uploaded_comes_back(storage: Storage, model: Path, tmp_path: Path) -> None:
     storage.upload(model, "u")
     assert storage.files("u") == list_files(model)
@@ -98,6 +99,7 @@ def test_what_was_uploaded_comes_back(storage: Storage, model: Path, tmp_path: P
     assert tree(tmp_path / "copy") == tree(model)
 
 
+@pytest.mark.slow
 def test_some_files_are_moved_and_no_others(storage: Storage, model: Path, tmp_path: Path) -> None:
     storage.upload(model, "u", ["zero", "code/train.py", "empty dir/"])
     assert storage.files("u") == {"code/": 0, "code/train.py": 8, "empty dir/": 0, "zero": 0}
@@ -105,6 +107,7 @@ def test_some_files_are_moved_and_no_others(storage: Storage, model: Path, tmp_p
     assert tree(tmp_path / "copy") == {"code": None, "code/train.py": b"print()\n"}
 
 
+@pytest.mark.slow
 def test_one_file_is_read_in_pieces(storage: Storage, model: Path) -> None:
     storage.upload(model, "u")
     for name in ("weights.pt", "zero", f"code/deep/{UNICODE}"):
@@ -120,6 +123,7 @@ def test_a_small_file_is_written_and_replaced(storage: Storage) -> None:
     assert storage.files("u") == {"metadata.json": 22}
 
 
+@pytest.mark.slow
 def test_deleted_is_deleted_and_nothing_else_is(storage: Storage, model: Path) -> None:
     for folder in ("u", "uu", "u2", "tensorboard/u"):
         storage.upload(model, folder)
@@ -131,6 +135,7 @@ def test_deleted_is_deleted_and_nothing_else_is(storage: Storage, model: Path) -
     assert storage.delete("u") == {}, "a delete may be repeated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("globs", "gone"),
     [
@@ -155,6 +160,7 @@ def test_globs_delete_what_they_name(
     assert storage.files("u") == left
 
 
+@pytest.mark.slow
 def test_progress_ends_with_all_bytes(storage: Storage, model: Path, tmp_path: Path) -> None:
     total = sum(list_files(model).values())
     moves: list[Callable[[list[tuple[int, int]]], None]] = [
@@ -182,6 +188,7 @@ def test_what_is_no_checkpoint_is_not_found(storage: Storage, tmp_path: Path) ->
             list(storage.read(folder, "file"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["", ".", "..", "a/../b", "/etc", "a//b", "a/"])
 def test_a_folder_is_a_plain_relative_path(storage: Storage, folder: str, tmp_path: Path) -> None:
     for call in (storage.files, storage.delete, lambda f: storage.write(f, "x", b"")):

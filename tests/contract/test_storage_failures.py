@@ -74,6 +74,7 @@ def model(tmp_path: Path) -> Path:
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
@@ -128,6 +129,7 @@ def test_a_check_that_got_no_answer_leaves_nothing_behind(
     assert [key for key in keys(s3_client(s3_url), BUCKET) if "checked" in key] == []
 
 
+@pytest.mark.slow
 def test_what_fails_for_a_moment_is_tried_again(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -140,6 +142,7 @@ def test_what_fails_for_a_moment_is_tried_again(
         storage.delete("u")
 
 
+@pytest.mark.slow
 def test_an_upload_that_failed_sends_only_what_is_missing(proxy: FaultyProxy, model: Path) -> None:
     storage = s3(proxy.url)
     proxy.fault = lambda method, path: (
@@ -159,6 +162,7 @@ def test_an_upload_that_failed_sends_only_what_is_missing(proxy: FaultyProxy, mo
     assert sent == {path.name for path in model.iterdir()} - stored
 
 
+@pytest.mark.slow
 def test_a_file_of_the_same_size_that_changed_is_sent_again(
     proxy: FaultyProxy, model: Path
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_file_of_the_same_size_that_changed_is_sent_again(
     assert b"".join(storage.read("u", "large")) == (model / "large").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_download_that_was_cut_goes_on_where_it_stopped(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -208,6 +213,7 @@ def test_an_answer_that_is_cut_is_no_file(proxy: FaultyProxy, model: Path, tmp_p
     assert list((tmp_path / "copy").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_cut_once_is_asked_for_again(
     proxy: FaultyProxy, model: Path, tmp_path: Path
 ) -> None:
@@ -222,6 +228,7 @@ def test_an_answer_that_is_cut_once_is_asked_for_again(
     assert not cut
 
 
+@pytest.mark.slow
 def test_an_object_that_is_replaced_while_it_is_read_is_no_mixture(
     proxy: FaultyProxy, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +243,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_no_mixture(
         list(pieces)
 
 
+@pytest.mark.slow
 def test_wrong_credentials_of_azure(tmp_path: Path) -> None:
     if azurite.MISSING:
         pytest.skip(azurite.MISSING)

@@ -65,6 +65,7 @@ async def rest(stream: Stream) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 async def test_bytes_go_both_ways_and_each_direction_ends_by_itself(world: World) -> None:
     stream = await world.way.open()
     await stream.write(b"hello")
@@ -74,6 +75,7 @@ async def test_bytes_go_both_ways_and_each_direction_ends_by_itself(world: World
     stream.close()
 
 
+@pytest.mark.slow
 async def test_much_comes_whole_on_many_streams_at_once(world: World) -> None:
     async def carry(number: int) -> None:
         stream = await world.way.open()
@@ -92,6 +94,7 @@ async def test_much_comes_whole_on_many_streams_at_once(world: World) -> None:
     await asyncio.gather(*map(carry, range(8)))
 
 
+@pytest.mark.slow
 async def test_a_stream_that_is_not_read_takes_a_bounded_amount_and_holds_up_no_other(
     world: World,
 ) -> None:
@@ -117,6 +120,7 @@ async def test_a_stream_that_is_not_read_takes_a_bounded_amount_and_holds_up_no_
         stream.close()
 
 
+@pytest.mark.slow
 async def test_a_peer_that_is_killed_is_noticed_and_the_way_comes_back(world: World) -> None:
     stream = await world.way.open()
     await stream.write(b"hello")
@@ -138,6 +142,7 @@ async def test_a_peer_that_is_killed_is_noticed_and_the_way_comes_back(world: Wo
     await eventually(works)
 
 
+@pytest.mark.slow
 async def test_a_master_that_does_not_listen_is_no_stream(world: World) -> None:
     first = await world.way.open()
     first.close()
@@ -151,6 +156,7 @@ async def test_a_master_that_does_not_listen_is_no_stream(world: World) -> None:
         stream.close()
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_when_the_agent_goes(world: World) -> None:
     before = set(transports_world.sockets_left())
     stream = await world.way.open()
@@ -189,6 +195,7 @@ async def test_a_relay_lets_in_only_who_has_the_token_of_a_job_that_is_there(
         await ThroughRelay(kept).open()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", [b"", b"../../etc/0 00\n", b"wl-1/0\n", b"wl-1/0 00\n", b"\xff\n", b"x" * 70_000]
 )
@@ -228,6 +235,7 @@ async def test_the_token_of_a_job_is_not_sent(relay: World) -> None:
     assert b"good" not in heard[0]
 
 
+@pytest.mark.slow
 async def test_a_relay_ends_with_the_master_that_started_it(relay: World) -> None:
     root = relay.root
     process = await asyncio.create_subprocess_exec(

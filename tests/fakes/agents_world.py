@@ -11,10 +11,10 @@ from typing import Any
 
 from agent_bootstrap.protocol import Channel, ChannelClosed, LogBatch, Message, RegistryCredentials
 from master.core.fall_back import FallBackRule
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.leased_nodes import LeasedNodes
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import Decide
 from rm_backends.agents.provisioned_nodes import ProvisionedNodes
 from rm_backends.base import (
@@ -33,6 +33,7 @@ from rm_backends.router import Router
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.first_fit import first_fit
 from tests.fakes.memory_channel import MemoryChannel, memory_channel
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import LoopClock, run
 from windlass.base.clock import Clock
 from windlass.base.ids import Ids
@@ -232,7 +233,7 @@ class AgentsWorld:
     """One cluster. `backend` is the present master's; `restart` replaces it."""
 
     tasks: asyncio.TaskGroup
-    pools: Sequence[PoolOptions]
+    pools: Sequence[ResolvedPool]
     decide: Decide = first_fit
     clock: LoopClock = field(default_factory=LoopClock)
     ids: Ids = field(default_factory=lambda: Ids.seeded(1))
@@ -368,7 +369,7 @@ class AgentsWorld:
 
 @asynccontextmanager
 async def agents_world(
-    *pools: PoolOptions,
+    *pools: ResolvedPool,
     decide: Decide = first_fit,
     fall_back: Mapping[str, FallBackRule] | None = None,
     starts: bool = True,
@@ -381,7 +382,7 @@ async def agents_world(
     try:
         async with asyncio.TaskGroup() as tasks:
             if starts and not pools:
-                pools = (PoolOptions(name="default"),)
+                pools = (resolved_pool("default"),)
             world = AgentsWorld(tasks, pools, decide, fall_back=fall_back)
             if starts:
                 await world.start_master()
@@ -396,7 +397,7 @@ async def agents_world(
 
 def play(
     scenario: Callable[[AgentsWorld], Awaitable[None]],
-    *pools: PoolOptions,
+    *pools: ResolvedPool,
     decide: Decide = first_fit,
 ) -> None:
     """On virtual time, to its end."""

@@ -49,7 +49,6 @@ from master.templates.service import TemplateService
 from master.wiring.control_plane import Parts, build
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.pool import UNDECIDED
 from rm_backends.base import RmEvents
 from rm_backends.router import RoutedBackend, Router
@@ -60,6 +59,7 @@ from tests.fakes.first_fit import first_fit
 from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.memory_channel import memory_channel
 from tests.fakes.one_instance import OneInstance
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.clock import ManualClock
 from windlass.base.ids import Ids
 from windlass.install.wheels import Wheel
@@ -409,7 +409,7 @@ async def _start(
         cluster_name="test",
     )
     options = [
-        PoolOptions(name=name, scheduler=scheduler, dynamic=elastic)
+        resolved_pool(name, *([EMBEDDED] if elastic else []), scheduler=scheduler)
         for name in ("default", *(["spare"] if spare else []))
     ]
     agents = AgentsBackend(shared, options, first_fit)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from master.core.expconf.models.schema import DEFAULT_PRIORITY
 from master.core.reasons import ReasonKind
-from master.core.scheduler.types import DEFAULT_PRIORITY
 from provisioner.batch.base import (
     EndCause,
     ForeignJob,
@@ -27,7 +27,6 @@ from provisioner.batch.job_files import JobFiles
 from provisioner.sections.batch import SlurmSection
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.leased_nodes import LeasedNodes
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import RestoreRecord
 from rm_backends.batch.backend import BatchBackend
 from rm_backends.batch.dispatcher import Dispatcher
@@ -38,6 +37,7 @@ from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld
 from tests.fakes.dispatch_backend import still_leads
 from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.clock import Clock
 from windlass.base.errors import BatchSystemError
 from windlass.base.ids import Ids
@@ -45,7 +45,7 @@ from windlass.base.ids import Ids
 NODES, GPUS = 2, 4
 ID = "task-1.1"
 """Of the first allocation."""
-POOL = PoolOptions(name="default", dynamic=True)
+POOL = resolved_pool("default", EMBEDDED)
 Play = Callable[..., None]
 """The fixture that plays a scenario of a `BatchWorld`."""
 

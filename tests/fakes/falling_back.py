@@ -12,11 +12,10 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from master.core.scheduler.types import (
     SchedulerSettings,
-    SchedulerType,
 )
 from provisioner.types import PoolAvailability
-from rm_backends.agents.options import PoolOptions
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from tests.fakes.virtual_time import run
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 START = datetime(2025, 1, 1, tzinfo=UTC)
 AFTER_S = 60.0
 RULES = {"home": FallBackRule(pools=("b", "c"), after_s=AFTER_S)}
-PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+PRIORITY = SchedulerSettings(type="priority", preemption=True)
 QUOTA = Reason(kind=ReasonKind.QUOTA, text="the quota of 8 is used")
 ID = "task-1.1"
 
@@ -83,9 +82,9 @@ class Cluster:
 @asynccontextmanager
 async def opened(rules: Mapping[str, FallBackRule] = RULES) -> AsyncIterator[Cluster]:
     pools = (
-        PoolOptions(name="home", dynamic=True, scheduler=PRIORITY),
-        PoolOptions(name="b", scheduler=PRIORITY),
-        PoolOptions(name="c", dynamic=True, scheduler=PRIORITY),
+        resolved_pool("home", EMBEDDED, scheduler=PRIORITY),
+        resolved_pool("b", scheduler=PRIORITY),
+        resolved_pool("c", EMBEDDED, scheduler=PRIORITY),
     )
     async with agents_world(*pools, decide=decide, fall_back=rules) as world:
         # Known, and away: neither pool is too small for ever.

@@ -10,7 +10,6 @@ from agent_bootstrap.protocol import (
     Hello,
     Message,
 )
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Container
 from tests.fakes.agents_world import (
     TOKEN,
@@ -20,9 +19,10 @@ from tests.fakes.agents_world import (
 )
 from tests.fakes.fake_agent import FakeAgent
 from tests.fakes.memory_channel import MemoryChannel
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 
-POOLS = (PoolOptions(name="default"), PoolOptions(name="other"))
+POOLS = (resolved_pool("default"), resolved_pool("other"))
 Scenario = Callable[[AgentsWorld], Awaitable[None]]
 
 

@@ -147,6 +147,7 @@ FAILS_BY_PILOTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("provider", "restarts", "jobs", "error"),
     [

@@ -83,6 +83,7 @@ def disrupted(seed: int) -> Outcome:
     return run_seed(seed, faults=changes, config=config, searches=[SEARCH])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_search_ends_as_on_a_quiet_day(seed: int) -> None:
     outcome = disrupted(seed)

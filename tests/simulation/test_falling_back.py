@@ -274,6 +274,7 @@ def _end(world: World, seen: Seen) -> End:
 ENDS: dict[int, End] = {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [

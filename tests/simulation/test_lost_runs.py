@@ -98,6 +98,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cluster"
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_it_fails_with_the_reason(folder: Path) -> None:
     trouble = partial(strike, after_s=CHECKPOINT_S / 2)
     state, error, runs, _ = run(
@@ -108,6 +109,7 @@ def test_without_a_checkpoint_it_fails_with_the_reason(folder: Path) -> None:
     assert runs == MAX_LOST_RUNS + 1
 
 
+@pytest.mark.slow
 def test_with_checkpoints_it_goes_on_to_its_end(folder: Path) -> None:
     epochs = 2 * MAX_LOST_RUNS * CHECKPOINT_EVERY
     trouble = partial(strike, after_s=CHECKPOINT_S * 1.5)

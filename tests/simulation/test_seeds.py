@@ -34,6 +34,7 @@ def seeds() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds())
 def test_searches_end_as_on_a_quiet_day(seed: int) -> None:
     quiet = quiet_day(seed)
@@ -96,6 +97,7 @@ REPLAYED = 4
 """A seed with several restarts of the master."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_seed_replays_exactly() -> None:
     """In another process, whose hashes of strings are others."""
@@ -120,5 +122,6 @@ def test_a_seed_replays_exactly() -> None:
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_seeds_differ() -> None:
     assert digest(run_seed(REPLAYED)) != digest(run_seed(REPLAYED + SEARCH_SEEDS))

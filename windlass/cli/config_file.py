@@ -27,6 +27,18 @@ def read_config(path: Path, overrides: Sequence[str]) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
+def with_overrides(text: str, overrides: Sequence[str]) -> str:
+    """A configuration that is no file. Without overrides it is the text as it is. Raises InvalidConfig."""
+    if not overrides:
+        return text
+    import yaml
+
+    document = yaml.safe_load(text) or {}
+    for override in overrides:
+        _apply(document, override)
+    return yaml.safe_dump(document, sort_keys=False)
+
+
 def config_of(text: str) -> dict[str, Any]:
     """What `read_config` has read."""
     import yaml

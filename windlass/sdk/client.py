@@ -208,6 +208,26 @@ class Client:
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
 
+    def continue_experiment(self, experiment_id: int, override: str = "") -> Json:
+        """Run one that has ended again, from its last checkpoints. `override`: YAML over its configuration."""
+        body = {"id": experiment_id, "overrideConfig": override}
+        return self.session.post("/api/v1/experiments/continue", body)
+
+    def fork_experiment(
+        self, parent_id: int, config: str, *, activate: bool = True, project_id: int | None = None
+    ) -> Json:
+        """Submit one with the files of another."""
+        return self.session.post(
+            "/api/v1/experiments",
+            {
+                "config": config,
+                "modelDefinition": [],
+                "parentId": parent_id,
+                "activate": activate,
+                "projectId": project_id or 0,
+            },
+        )
+
     def delete_tensorboard_files(self, experiment_id: int) -> list[str]:
         """Soon; the ids of the tasks whose logs say what becomes of it."""
         path = f"/api/v1/experiments/{experiment_id}/tensorboard-files"

@@ -8,10 +8,15 @@ from fastapi import APIRouter, Path
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints.replies import DeletionReply
-from master.api.experiments.replies import LabelsReply, PatchedExperimentReply
-from master.api.experiments.requests import PatchExperiment
+from master.api.enums import LaunchWarning
+from master.api.experiments.replies import (
+    ContinuedExperimentReply,
+    LabelsReply,
+    PatchedExperimentReply,
+)
+from master.api.experiments.requests import ContinueExperiment, PatchExperiment
 from master.api.experiments.routes import experiment_json
-from master.api.permits import experiment, permit
+from master.api.permits import IN_BODY, experiment, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import RowId, Text
 from master.api.routing import ApiRoute
@@ -54,6 +59,17 @@ async def patch(
         tasks = await api.services.checkpoints.set_keep_counts(experiment_id, counts, by=principal)
     shown = await experiment_json(api, experiment_id, visible)
     return reply({"experiment": shown, "taskIds": tasks})
+
+
+@router.post("/api/v1/experiments/continue")
+@permit(Action.UPDATE_EXPERIMENT, IN_BODY)
+async def continue_(
+    body: ContinueExperiment, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[ContinuedExperimentReply]:
+    require(api, principal, Action.UPDATE_EXPERIMENT, await experiment_target(api, body.id))
+    warnings = await api.services.experiments.continue_(body.id, body.override_config, by=principal)
+    shown = await experiment_json(api, body.id, visible)
+    return reply({"experiment": shown, "warnings": [LaunchWarning(one) for one in warnings]})
 
 
 @router.post("/api/v1/experiments/{id}/activate")

@@ -66,6 +66,11 @@ class PatchedExperimentReply(TypedDict):
     """Our own: of what its new keep counts delete."""
 
 
+class ContinuedExperimentReply(TypedDict):
+    experiment: Experiment
+    warnings: list[LaunchWarning]
+
+
 class CreatedExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from master.api.http.file_bodies import FileBody, parse_body
-from master.api.request_models import Body, Int32, Paging, Priority, Text, Word
+from master.api.request_models import Body, Int32, Paging, Priority, RowId, Text, Word
 from master.core.jobs import JobChange, SetMaxSlots, SetPriority, SetWeight
 from master.store.contexts import ContextFile
 
@@ -79,6 +79,12 @@ def read_create(body: bytes) -> tuple[CreateExperiment, tuple[ContextFile, ...]]
     """Parse a large body; for a thread. Raises InvalidArgument that names the field."""
     request = parse_body(CreateExperiment, body)
     return request, tuple(f.context_file("modelDefinition") for f in request.model_definition)
+
+
+class ContinueExperiment(Body):
+    id: RowId
+    override_config: str = ""
+    """YAML, laid over the active configuration."""
 
 
 class PatchResources(Body):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -178,6 +178,9 @@ async def of_trial(
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
     wanted = query.of_task(task_id, by.user_id)
+    if not query.follow:  # what is followed is the task that may still go on
+        tasks = await api.reads.tasks.tasks_of_trials([trial_id])
+        wanted = replace(wanted, task_ids=tuple(tasks[trial_id]))
     return _stream(api, query, wanted, over, lambda row: trial_log(row, trial_id))
 
 

@@ -68,13 +68,13 @@ def resource_pool(
         "resourceManagerMetadata": {},
         "schedulerType": _QUEUES.get(queue) or _scheduler_type(view),
         "schedulerFittingPolicy": _FITTING.get(queue)
-        or FittingPolicy[settings.fitting_policy.name],
+        or FittingPolicy[settings.fitting_policy.upper()],
         "details": {
             "aws": aws_detail(config),
             "gcp": gcp_detail(config),
             "priorityScheduler": {
-                "preemption": settings.preemption,
-                "defaultPriority": settings.default_priority,
+                "preemption": bool(settings.preemption),
+                "defaultPriority": settings.usual_priority,
                 "k8Priorities": [],
             },
         },
@@ -110,4 +110,4 @@ def _each(words: Iterable[str]) -> str:
 
 
 def _scheduler_type(view: PoolView) -> SchedulerType:
-    return SchedulerType[view.settings.type.name] if view.settings else SchedulerType.UNSPECIFIED
+    return SchedulerType[view.settings.type.upper()] if view.settings else SchedulerType.UNSPECIFIED

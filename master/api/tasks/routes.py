@@ -69,14 +69,14 @@ def _summaries(api: ApiContext, visible: Visibility) -> dict[str, AllocationSumm
         scheduler = settings.get(entry.pool if entry is not None else state.current_pool)
         if not api.services.jobs.is_visible(entry.job.id if entry else "", visible):
             continue
-        default = scheduler.default_priority if scheduler else 0
+        default = scheduler.usual_priority if scheduler else 0
         priority = entry.job.priority if entry is not None else None
         summaries[id_] = wire.allocation_summary(
             state,
             entry,
             by_id,
             served=api.services.allocations.served(state.task_id),
-            scheduler=scheduler.type.value if scheduler else "",
+            scheduler=scheduler.type if scheduler else "",
             priority=default if priority is None else priority,
             waiting=api.services.allocations.rm.explain(id_) if state.started_at is None else None,
         )

@@ -128,17 +128,22 @@ async def trials_json(api: ApiContext, rows: Sequence[TrialRow]) -> list[Trial]:
         if (c.trial_id, c.steps) in at_best and c.state == "COMPLETED"
     }
     now = api.services.clock.now()
-    seconds = await api.reads.metrics.slot_seconds([trial.task_id for trial in trials], now)
+    tasks = await api.reads.tasks.tasks_of_trials([trial.id for trial in trials])
+    seconds = await api.reads.metrics.slot_seconds(
+        [task for some in tasks.values() for task in some], now
+    )
     items = []
     for row in rows:
         live = api.services.experiments.live(row.trial.experiment_id)
+        of_trial = tasks.get(row.trial.id, [row.trial.task_id])
         items.append(
             wire.trial(
                 row,
                 live,
                 reports=reports,
                 best_checkpoint=best.get(row.trial.id),
-                slot_seconds=seconds.get(row.trial.task_id, 0.0),
+                task_ids=of_trial,
+                slot_seconds=sum(seconds.get(task, 0.0) for task in of_trial),
                 waiting=_waiting(api, live, row.trial.request_id),
             )
         )

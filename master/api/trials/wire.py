@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from master.api.checkpoints.replies import CheckpointWorkload
 from master.api.checkpoints.wire import checkpoint_workload
@@ -42,10 +42,11 @@ def trial(
     *,
     reports: Mapping[int, Metric],
     best_checkpoint: Checkpoint | None,
+    task_ids: Sequence[str],
     slot_seconds: float,
     waiting: Reason | None = None,
 ) -> Trial:
-    """`reports` holds at least the best and the latest validation."""
+    """`reports` holds at least the best and the latest validation; `task_ids` are oldest first."""
     restarts = min(
         row.trial.restarts, row.experiment_config.get("max_restarts", row.trial.restarts)
     )
@@ -72,7 +73,7 @@ def trial(
         "wallClockTime": slot_seconds,
         "warmStartCheckpointUuid": row.trial.warm_start_checkpoint,
         "taskId": row.trial.task_id,
-        "taskIds": [row.trial.task_id],
+        "taskIds": list(task_ids),
         "metadata": finite(row.trial.run_metadata),
         "progress": finite(row.trial.progress),
         "error": row.trial.error,

@@ -13,7 +13,7 @@ from master.core.expconf.images import environment_problems
 from master.core.expconf.models.experiment import IGNORED_KEYS, ROOT, WHAT, ExperimentConfig
 from master.core.expconf.models.hyperparameters import grid_gaps
 from master.core.expconf.models.log_policies import BUILT_IN, merge_log_policies
-from master.core.expconf.models.schema import Section
+from master.core.expconf.models.schema import DEFAULT_PRIORITY, Section
 from master.core.expconf.models.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
 from master.core.expconf.models.storage import STORAGES
 from master.core.expconf.parsing.documents import MalformedDocument, read_document
@@ -23,8 +23,6 @@ from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.secrets import MASK, holds_mask
 from windlass.base.errors import InvalidConfig
-
-DEFAULT_PRIORITY = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,13 @@ from master.core.scheduler.end_times import explain_kept_off, keep_off_ending
 from master.core.scheduler.guard import decide_guarded
 from master.core.scheduler.limits import over_limit
 from master.core.scheduler.policies import fair_share, priority, round_robin
-from master.core.scheduler.types import Decision, PoolState, SchedulerType
+from master.core.scheduler.types import Decision, PoolState
 from master.core.scheduler.unfit_agents import explain_unfit, keep_off_unfit
 
-POLICIES: dict[SchedulerType, Callable[[PoolState], Decision]] = {
-    SchedulerType.FAIR_SHARE: fair_share.decide,
-    SchedulerType.PRIORITY: priority.decide,
-    SchedulerType.ROUND_ROBIN: round_robin.decide,
+POLICIES: dict[str, Callable[[PoolState], Decision]] = {
+    "fair_share": fair_share.decide,
+    "priority": priority.decide,
+    "round_robin": round_robin.decide,
 }
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from master.core.scheduler import explain
 from master.core.scheduler.types import (
     AgentState,
-    FittingPolicy,
     PoolState,
     Request,
     Running,
@@ -58,7 +57,7 @@ class _Places:
         running: Iterable[Running],
         started: Iterable[Start] = (),
     ) -> None:
-        self._best = pool.settings.fitting_policy is FittingPolicy.BEST
+        self._best = pool.settings.fitting_policy == "best"
         self._used = _aux_used(running, started)
         self._busy = {*busy, *self._used}
         self._agents = {a.id: a for a in pool.agents if a.schedulable}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler.fitting import RequestShape
-from master.core.scheduler.ledger import JobAccount
+from master.core.scheduler.ledger import JobAccount, agents_in_time
 from master.core.scheduler.types import PoolState, Waiting
 
 NAMED = 3
@@ -81,7 +81,7 @@ def returning(shape: RequestShape) -> Waiting:
 
 def expected(shape: RequestShape, pool: PoolState) -> Waiting:
     """Booting or launchable capacity will hold it: the provisioner knows it as demand."""
-    soon = [one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s]
+    soon = agents_in_time(pool)
     booting = [one.ready_in_s for one in soon if one.booting]
     how = "agents are booting" if booting else "agents can be launched"
     ready = min(booting or (one.ready_in_s for one in soon), default=0.0)

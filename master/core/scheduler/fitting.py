@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from master.core.scheduler.types import AgentState, FittingPolicy, Request, SchedulerSettings
+from master.core.scheduler.types import AgentState, Request, SchedulerSettings
 
 REAL = 0
 """Tier of agents that exist."""
@@ -85,7 +85,7 @@ class FreeSlots:
         self, settings: SchedulerSettings, agents: Iterable[FreeAgent], apart: Apart = ALL_ALIKE
     ) -> None:
         rows = sorted((a for a in agents if a[1] > 0), key=lambda a: (a[3], a[0]))
-        self._best = settings.fitting_policy is FittingPolicy.BEST
+        self._best = settings.fitting_policy == "best"
         self._mixed_sizes = settings.allow_heterogeneous_fits
         self.apart = apart
         self._ids = [row[0] for row in rows]

@@ -31,7 +31,6 @@ from master.core.scheduler.types import (
     PoolState,
     Request,
     Running,
-    SchedulerType,
     Start,
     Waiting,
 )
@@ -47,7 +46,7 @@ def decide_guarded(pool: PoolState, policy: Callable[[PoolState], Decision]) -> 
     pool = _begun(pool, first)
     free = free_agents(pool, used_slots(pool.running))
     # Shares say who starts: somebody else would be asked to leave again. Places are only kept free for their time.
-    shares = pool.settings.type is SchedulerType.FAIR_SHARE
+    shares = pool.settings.type == "fair_share"
     found = reserve_for_starving(pool, free, candidates, only_later=shares)
     if found is None or not found.by_request:
         return decision
@@ -82,14 +81,14 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
     Those that it would start anyhow are among them: else the places of those behind them would take their slots.
     """
     settings = pool.settings
-    if settings.reserve_after_s is None or settings.preemption:
+    if settings.reserve_after is None or settings.preemption:
         return [], []
-    long_ago = pool.now - settings.reserve_after_s
+    long_ago = pool.now - settings.reserve_after.total_seconds()
     starving = {r.id for r in pool.waiting if r.slots >= LARGE and r.requested <= long_ago}
     if not starving:
         return [], []
     starts = {start.request_id: start for start in decision.start}
-    is_queue = settings.type is SchedulerType.PRIORITY
+    is_queue = settings.type == "priority"
     wanting = [
         request
         for request in pool.waiting
@@ -99,7 +98,7 @@ def _in_order(pool: PoolState, decision: Decision) -> tuple[list[Start], list[Wa
     if not is_queue:
         first, candidates = _by_age(pool, wanting, starts)
         # Under shares nothing begins here, so there is nothing to protect from it.
-        return [] if settings.type is SchedulerType.FAIR_SHARE else first, candidates
+        return [] if settings.type == "fair_share" else first, candidates
     first, candidates = [], []
     limit: int | None = None
     for request in in_queue_order(pool, wanting):

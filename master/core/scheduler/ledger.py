@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TypeAlias
 
+from master.core.expconf.models.schema import DEFAULT_PRIORITY
 from master.core.scheduler.fitting import (
     EXPECTED,
     REAL,
@@ -18,7 +19,6 @@ from master.core.scheduler.fitting import (
 )
 from master.core.scheduler.queue_order import priority_of, queue_key
 from master.core.scheduler.types import (
-    DEFAULT_PRIORITY,
     Job,
     Launchable,
     PoolState,
@@ -196,7 +196,8 @@ def _expected_agents(pool: PoolState) -> list[FreeAgent]:
 
 def agents_in_time(pool: PoolState) -> list[Launchable]:
     """Those that are ready soon enough to wait for them."""
-    return [one for one in pool.launchable if one.ready_in_s <= pool.settings.preempt_after_s]
+    most_s = pool.settings.preempt_after.total_seconds()
+    return [one for one in pool.launchable if one.ready_in_s <= most_s]
 
 
 def expected_id(kind: int, number: int) -> str:

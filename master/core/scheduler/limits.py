@@ -13,7 +13,6 @@ from master.core.scheduler.types import (
     Release,
     Running,
     SchedulerSettings,
-    SchedulerType,
 )
 
 
@@ -41,8 +40,8 @@ def over_limit(pool: PoolState) -> tuple[PoolState, tuple[Release, ...]]:
 
 
 def _may_ask(settings: SchedulerSettings) -> bool:
-    return settings.type is SchedulerType.FAIR_SHARE or (
-        settings.type is SchedulerType.PRIORITY and settings.preemption
+    return settings.type == "fair_share" or (
+        settings.type == "priority" and bool(settings.preemption)
     )
 
 

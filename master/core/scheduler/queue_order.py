@@ -7,7 +7,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import TypeAlias
 
-from master.core.scheduler.types import Job, PoolState, Request, SchedulerSettings, SchedulerType
+from master.core.scheduler.types import Job, PoolState, Request, SchedulerSettings
 
 QueueKey: TypeAlias = tuple[int, Decimal | float, float, str]
 
@@ -18,7 +18,7 @@ by_age = attrgetter("requested", "id")
 
 def priority_of(job: Job, settings: SchedulerSettings) -> int:
     """1 to 99, smaller is served first. A job that names none has the pool's default."""
-    return settings.default_priority if job.priority is None else job.priority
+    return settings.usual_priority if job.priority is None else job.priority
 
 
 def queue_key(job: Job, settings: SchedulerSettings) -> QueueKey:
@@ -27,7 +27,7 @@ def queue_key(job: Job, settings: SchedulerSettings) -> QueueKey:
     Under `priority`: priority, then position, which is where it came unless it was moved, then submission, then id.
     Other policies know no places in the queue: submission, then id.
     """
-    if settings.type is not SchedulerType.PRIORITY:
+    if settings.type != "priority":
         return (0, 0.0, job.submitted, job.id)
     place = job.submitted if job.position is None else job.position
     return (priority_of(job, settings), place, job.submitted, job.id)

@@ -83,9 +83,9 @@ def reserve_for_starving(
     `candidates` are what the policy would start if only it fitted, in its order. `free` are the agents that may get
     work, with their free slots now. `only_later`: who has a place that is free already gets none.
     """
-    after = pool.settings.reserve_after_s
-    if after is None:
+    if pool.settings.reserve_after is None:
         return None
+    after = pool.settings.reserve_after.total_seconds()
     long_ago = pool.now - after
     starving = list(
         islice(

@@ -8,43 +8,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
-from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
+from pydantic import model_validator
+
+from master.core.expconf.models.durations import DurationOrOff, NonNegativeDuration
+from master.core.expconf.models.schema import DEFAULT_PRIORITY, Priority, Section
 from master.core.machines import NO_FACTS, NO_REQUIREMENTS, MachineFacts, Requirements
 from master.core.reasons import Reason
 
-DEFAULT_PRIORITY = 42
 LEAVE_S = 300.0
 """How long before the end of its agent work is asked to leave at the most, unless leaving took it longer before."""
 
 
-class SchedulerType(StrEnum):
-    FAIR_SHARE = "fair_share"
-    PRIORITY = "priority"
-    ROUND_ROBIN = "round_robin"
+SchedulerType: TypeAlias = Literal["fair_share", "priority", "round_robin"]
+FittingPolicy: TypeAlias = Literal["best", "worst"]
 
 
-class FittingPolicy(StrEnum):
-    BEST = "best"
-    WORST = "worst"
+class SchedulerSettings(Section):
+    """Who starts first, and where."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerSettings:
-    """One pool's `scheduler` section."""
-
-    type: SchedulerType = SchedulerType.FAIR_SHARE
-    fitting_policy: FittingPolicy = FittingPolicy.BEST
+    type: SchedulerType = "fair_share"
+    """How the slots of a pool are divided."""
+    fitting_policy: FittingPolicy = "best"
+    """best: fill agents that are in use; worst: spread over agents."""
     allow_heterogeneous_fits: bool = False
-    preemption: bool = False
+    """Whether a gang may span agents of different sizes."""
+    preemption: bool | None = None
     """Only for `priority`; fair_share always preempts."""
-    default_priority: int = DEFAULT_PRIORITY
-    preempt_after_s: float = 600.0
-    """Release nothing for work that booting or launchable capacity can serve within this time."""
-    reserve_after_s: float | None = 1800.0
-    """The starvation guard: a gang that has waited this long gets a reservation. None: never."""
+    default_priority: Priority | None = None
+    """Only for `priority`: of jobs that name none. None: 42."""
+    preempt_after: NonNegativeDuration = timedelta(minutes=10)
+    """Our own key: running work is not disturbed for what new capacity can serve within this time."""
+    reserve_after: DurationOrOff = timedelta(minutes=30)
+    """Our own key: a gang that has waited this long gets a reservation. `off`, false or null: never."""
+
+    @model_validator(mode="after")
+    def _priority_only(self) -> SchedulerSettings:
+        for key in ("preemption", "default_priority"):
+            if self.type != "priority" and getattr(self, key) is not None:
+                raise ValueError(f"{key} belongs to type priority, not to {self.type}")
+        return self
+
+    @classmethod
+    def _drops_null(cls, key: str) -> bool:
+        return key != "reserve_after" and super()._drops_null(key)
+
+    @property
+    def usual_priority(self) -> int:
+        """Of jobs that name none."""
+        return self.default_priority or DEFAULT_PRIORITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

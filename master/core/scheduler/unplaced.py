@@ -98,7 +98,7 @@ def explain_queued(
     for request_id, shape, higher, same, held_back in queued:
         if not higher and not same:
             free = figures.free_for(shape)
-            preempts = pool.settings.preemption
+            preempts = bool(pool.settings.preemption)
             reasons[request_id] = explain.scattered(shape, free, figures.total, preempts=preempts)
             continue
         kept = False

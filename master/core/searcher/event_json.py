@@ -18,6 +18,7 @@ from master.core.searcher.types import (
     InitialTrials,
     Shutdown,
     Stop,
+    TrialContinued,
     TrialCreated,
     TrialExited,
     TrialExitedEarly,
@@ -54,6 +55,8 @@ def event_to_json(event: Event) -> JsonObject:
                 "request_id": request_id,
                 "fraction": _without_non_finite(fraction),
             }
+        case TrialContinued(request_id):
+            return {"type": "trial_continued", "request_id": request_id}
 
 
 def event_from_json(data: JsonMapping) -> Event:
@@ -78,6 +81,8 @@ def _event(data: JsonMapping) -> Event:
             return TrialExited(id_)
         case {"type": "trial_progress", "request_id": str(id_), "fraction": fraction}:
             return TrialProgress(id_, _with_non_finite(fraction))
+        case {"type": "trial_continued", "request_id": str(id_)}:
+            return TrialContinued(id_)
     raise InvalidArgument(f"not a searcher event: {dict(data)!r}")
 
 

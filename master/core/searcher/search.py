@@ -34,6 +34,7 @@ from master.core.searcher.types import (
     RequestId,
     Shutdown,
     Stop,
+    TrialContinued,
     TrialCreated,
     TrialExited,
     TrialExitedEarly,
@@ -99,6 +100,8 @@ class Search:
         record = state.trials.get(event.request_id)
         if record is None:
             raise NotFound("trial", event.request_id)
+        if isinstance(event, TrialContinued):
+            return _continued(state, record, event), ()
         if record.closed:
             return state, ()
         match event:
@@ -203,6 +206,13 @@ def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -
         return state
     fraction = min(max(float(event.fraction), 0.0), 1.0)
     return state.with_records({event.request_id: replace(record, received=True, progress=fraction)})
+
+
+def _continued(state: SearchState, record: TrialRecord, event: TrialContinued) -> SearchState:
+    again = replace(record, closed=False, early_exit=None, stopped=False, progress=0.0)
+    return replace(
+        state.with_records({event.request_id: again}), closed=state.closed - record.closed
+    )
 
 
 def _shutdown(state: SearchState) -> Shutdown:

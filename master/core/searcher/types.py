@@ -53,6 +53,13 @@ class TrialProgress:
     fraction: float
 
 
+@dataclass(frozen=True, slots=True)
+class TrialContinued:
+    """It had ended, perhaps unheard of, and runs again."""
+
+    request_id: RequestId
+
+
 Event: TypeAlias = (
     InitialTrials
     | TrialCreated
@@ -60,6 +67,7 @@ Event: TypeAlias = (
     | TrialExitedEarly
     | TrialExited
     | TrialProgress
+    | TrialContinued
 )
 
 

@@ -227,8 +227,21 @@ class ExperimentState:
 
 
 def request_id_of(allocation_id: str) -> str:
-    """`<experiment id>.<request id>.<run>` -> request id. Raises KeyError for anything else."""
+    """`<experiment id>.<request id>.<run>` -> request id. Raises KeyError for anything else.
+
+    A trial that was continued has a number after its request id: see `task_id_of`.
+    """
     parts = allocation_id.split(".")
     if len(parts) != 3:
         raise KeyError(allocation_id)
-    return parts[1]
+    return parts[1][:REQUEST_ID_LENGTH]
+
+
+REQUEST_ID_LENGTH = 36
+"""Of a UUID."""
+
+
+def task_id_of(experiment_id: int, request_id: str, times_continued: int = 0) -> str:
+    """Of a trial: each time that it is continued it becomes another task."""
+    suffix = f"-{times_continued}" if times_continued else ""
+    return f"{experiment_id}.{request_id}{suffix}"

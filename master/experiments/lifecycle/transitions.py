@@ -27,7 +27,13 @@ from master.core.searcher.types import (
 )
 from master.experiments.lifecycle import reruns
 from master.experiments.lifecycle.releases import WHY, moved_to
-from master.experiments.lifecycle.state import ALLOWED, TERMINAL_OF, Phase, TrialState
+from master.experiments.lifecycle.state import (
+    ALLOWED,
+    TERMINAL_OF,
+    Phase,
+    TrialState,
+    task_id_of,
+)
 from master.experiments.lifecycle.step_builder import LoggedEvent, StepBuilder
 from master.experiments.reports.metrics import VALIDATION, summary_key
 from windlass.base.errors import InvalidArgument
@@ -153,7 +159,7 @@ def _create_trial(builder: StepBuilder, action: Create) -> None:
         TrialState(
             id=builder.env.next_trial_id(),
             request_id=action.request_id,
-            task_id=f"{experiment.id}.{action.request_id}",
+            task_id=task_id_of(experiment.id, action.request_id),
             hparams=action.hparams,
             seed=action.trial_seed,
             created_at=builder.env.now,

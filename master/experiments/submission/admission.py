@@ -21,7 +21,7 @@ from master.allocations.mounts import (
     storage_unwritable,
 )
 from master.allocations.policy import ClusterPolicy
-from master.core.expconf import ExperimentConfig, complete, parse
+from master.core.expconf import ClusterDefaults, ExperimentConfig, complete, parse
 from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
 from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
@@ -87,9 +87,23 @@ class Admission:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
         raw = over_template(parse(text), template)
         with naming(template):
-            return self._check(raw, owner)
+            return self._check(raw, raw, owner)
 
-    def _check(self, raw: Mapping[str, Any], owner: TaskOwner) -> CheckedExperiment:
+    def check_again(
+        self, document: Mapping[str, Any], *, owner: TaskOwner, changes: Mapping[str, Any]
+    ) -> CheckedExperiment:
+        """The same for a configuration that was complete before these changes. Blocks."""
+        return self._check(document, changes, owner, is_complete=True)
+
+    def _check(
+        self,
+        raw: Mapping[str, Any],
+        given: Mapping[str, Any],
+        owner: TaskOwner,
+        *,
+        is_complete: bool = False,
+    ) -> CheckedExperiment:
+        """`given`: what somebody wrote and should hear of."""
         name = f"Experiment ({self._ids.uuid()[:8]})"
         seed = int(self._clock.now().timestamp()) % 2**31
         resources = raw.get("resources") or {}
@@ -98,13 +112,15 @@ class Admission:
             resources.get("slots_per_trial") == 0,
         )
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
-        config = complete(raw, defaults=self._policy.defaults[pool], seed=seed, name=name)
+        # What lies under a complete one is in it already: lists would have it twice.
+        defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
+        config = complete(raw, defaults=defaults, seed=seed, name=name)
         self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
         search = search_of(config)
         check_limits(search)
         fit = self._fit(settings)
-        told = chain(fit.notes, self._warnings(config, raw, pool))
+        told = chain(fit.notes, self._warnings(config, given, pool))
         return CheckedExperiment(
             config=config,
             settings=settings,
@@ -113,11 +129,11 @@ class Admission:
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
 
-    def check_pool(self, settings: RunSettings) -> None:
-        """Whether an experiment may move to the pool of `settings`. Raises NotFound, Unsatisfiable."""
+    def check_pool(self, settings: RunSettings) -> tuple[str, ...]:
+        """Whether an experiment may run in the pool of `settings`: launch warnings. Raises NotFound, Unsatisfiable."""
         if settings.pool not in self._policy.defaults:
             raise NotFound("resource pool", settings.pool)
-        self._fit(settings)
+        return self._fit(settings).launch_warnings
 
     def _fit(self, settings: RunSettings) -> Fit:
         """Raises Unsatisfiable, unless what could never run is accepted here."""

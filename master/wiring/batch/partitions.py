@@ -15,8 +15,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from master.config import MasterConfig
-from master.config.batch_manager import BatchResourceManager
 from master.config.partitions import Partition
+from master.config.resource_managers import BatchResourceManager
 from master.wiring.batch.pools import site_of
 from provisioner.batch.base import NoAnswer, SiteFacts
 from windlass.base.errors import InvalidState

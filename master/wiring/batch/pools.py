@@ -107,7 +107,7 @@ def dispatch_options(pool: ResolvedPool) -> DispatchOptions:
     return DispatchOptions(
         pool=pool.name,
         section=_section(pool),
-        default_priority=pool.scheduler.default_priority,
+        default_priority=pool.scheduler.usual_priority,
     )
 
 

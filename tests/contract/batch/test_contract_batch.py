@@ -49,6 +49,7 @@ def test_a_job_from_its_submission_to_its_end(site: BatchSite, tmp_path: Path) -
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_waits_says_why_and_can_be_cancelled(site: BatchSite, tmp_path: Path) -> None:
     require_known(site)
 
@@ -156,6 +157,7 @@ def test_a_client_that_knows_nothing_finds_jobs_by_their_names(
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_each_of_several_jobs_is_told_in_one_look_and_by_itself(
     site: BatchSite, tmp_path: Path
 ) -> None:
@@ -197,6 +199,7 @@ def test_queues_of_the_site(site: BatchSite) -> None:
     assert told.version
 
 
+@pytest.mark.slow
 def test_nodes_with_jobs_are_not_idle(site: BatchSite, tmp_path: Path) -> None:
     require_known(site)
 
@@ -218,6 +221,7 @@ def test_a_refusal_names_the_way_out(site: BatchSite, tmp_path: Path) -> None:
     assert not refused.value.passing
 
 
+@pytest.mark.slow
 def test_a_job_whose_directory_its_node_does_not_see_fails(site: BatchSite, tmp_path: Path) -> None:
     """It has no place for its log. PBS and Slurm 22.05 do not start it; 25.11 does, and our script ends it."""
 
@@ -241,6 +245,7 @@ def test_a_job_that_nobody_knows_is_left_out(site: BatchSite) -> None:
     assert asyncio.run(system.look_up("999999")) is None
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_script(site: BatchSite, tmp_path: Path) -> None:
     async def main() -> None:
         system = site.make()
@@ -258,6 +263,7 @@ def test_a_signal_reaches_the_script(site: BatchSite, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_a_job(site: BatchSite, tmp_path: Path) -> None:
     if site.shortest_walltime_s is None:
         pytest.skip("Slurm looks at time limits every half minute: tests/integration/slurm")

@@ -7,7 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -20,8 +20,9 @@ from websockets.asyncio.client import connect as open_websocket
 from master import serve
 from master.api.access import KNOWN
 from master.config import load
+from master.config.sections import Connections
 from master.server import connections
-from master.server.connections import MAX_HEAD_BYTES, ConnectionLimits, ConnectionTable
+from master.server.connections import MAX_HEAD_BYTES, ConnectionTable
 from tests.fakes.api_world import ApiWorld, api_world
 from tests.integration.security.agent_sockets import Served, served
 
@@ -66,8 +67,8 @@ async def server(
     """With the limits of the test's parameter instead of the defaults."""
     tables: list[ConnectionTable] = []
 
-    def table(limits: ConnectionLimits) -> ConnectionTable:
-        tables.append(ConnectionTable(replace(limits, **getattr(request, "param", {}))))
+    def table(limits: Connections) -> ConnectionTable:
+        tables.append(ConnectionTable(limits.model_copy(update=getattr(request, "param", {}))))
         return tables[0]
 
     monkeypatch.setattr(serve, "ConnectionTable", table)
@@ -94,14 +95,14 @@ async def status_of(slow: Slow) -> int:
     return int(line.split()[1]) if line else 0
 
 
-@pytest.mark.parametrize("server", [{"head_s": 0.1}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=0.1)}], indirect=True)
 @pytest.mark.parametrize("sent", [b"", b"G", HALF_HEAD])
 async def test_a_head_that_does_not_come_is_cut(server: Server, sent: bytes) -> None:
     assert await status_of(await server.open(sent)) == 0
     assert await server.honest() == 200
 
 
-@pytest.mark.parametrize("server", [{"head_s": 0.3}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=0.3)}], indirect=True)
 async def test_a_head_that_trickles_is_cut(server: Server) -> None:
     reader, writer = await server.open(HALF_HEAD)
     while not reader.at_eof() and reader.exception() is None:
@@ -110,7 +111,7 @@ async def test_a_head_that_trickles_is_cut(server: Server) -> None:
     assert await status_of((reader, writer)) == 0
 
 
-@pytest.mark.parametrize("server", [{"head_s": 0.3}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=0.3)}], indirect=True)
 async def test_the_second_head_of_a_connection_is_cut_too(server: Server) -> None:
     slow = await server.open(server.head("GET", "/api/v1/me") + HALF_HEAD)
     assert await status_of(slow) == 200
@@ -185,8 +186,8 @@ async def test_the_stranger_who_waits_longest_makes_room(server: Server) -> None
     assert not more[-1][0].at_eof()
 
 
-@pytest.mark.parametrize("server", [{"connections": 30}], indirect=True)
 async def test_open_files_are_left_for_others(server: Server) -> None:
+    server.table.most = 30
     slow = [await server.open(HALF_HEAD) for _ in range(60)]
     assert await server.honest() == 200
     assert [await status_of(one) for one in slow[:30]] == [0] * 30
@@ -228,7 +229,7 @@ async def test_a_known_websocket_peer_that_does_not_read_is_cut(
 ) -> None:
     tables: list[ConnectionTable] = []
 
-    def table(limits: ConnectionLimits) -> ConnectionTable:
+    def table(limits: Connections) -> ConnectionTable:
         tables.append(ConnectionTable(limits))
         return tables[0]
 

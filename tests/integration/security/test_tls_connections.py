@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx2
@@ -15,8 +15,9 @@ from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import InvalidStatus
 
 from master import serve
+from master.config.sections import Connections
 from master.server import connections
-from master.server.connections import ConnectionLimits, ConnectionTable
+from master.server.connections import ConnectionTable
 from master.tls import handshake
 from master.tls.plain_http import SENTENCE
 from master.tls.serving import ServedTls, TlsFiles
@@ -69,8 +70,8 @@ async def server(
     """With the limits of the test's parameter instead of the defaults."""
     tables: list[ConnectionTable] = []
 
-    def table(limits: ConnectionLimits) -> ConnectionTable:
-        tables.append(ConnectionTable(replace(limits, **getattr(request, "param", {}))))
+    def table(limits: Connections) -> ConnectionTable:
+        tables.append(ConnectionTable(limits.model_copy(update=getattr(request, "param", {}))))
         return tables[0]
 
     monkeypatch.setattr(serve, "ConnectionTable", table)
@@ -130,7 +131,7 @@ HELLO = b"\x16\x03\x01\x02\x00"
 """The beginning of a handshake."""
 
 
-@pytest.mark.parametrize("server", [{"head_s": 0.1}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=0.1)}], indirect=True)
 @pytest.mark.parametrize("sent", [b"", HELLO, b"GET / HTTP/1.1\r\n\r\n", b"G"])
 async def test_a_handshake_that_does_not_come_is_cut(server: Server, sent: bytes) -> None:
     reader, _ = await server.open(sent)
@@ -151,7 +152,7 @@ async def test_what_is_no_handshake_ends_the_connection_at_once(
     assert await server.honest() == 200
 
 
-@pytest.mark.parametrize("server", [{"head_s": 0.1}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=0.1)}], indirect=True)
 async def test_after_the_handshake_a_request_must_come_as_well(server: Server) -> None:
     reader, writer = await asyncio.open_connection(
         server.at.host, server.at.port, ssl=server.context
@@ -161,7 +162,9 @@ async def test_after_the_handshake_a_request_must_come_as_well(server: Server) -
     writer.transport.abort()
 
 
-@pytest.mark.parametrize("server", [{"unauthenticated": 20, "head_s": 600.0}], indirect=True)
+@pytest.mark.parametrize(
+    "server", [{"unauthenticated": 20, "header_timeout": timedelta(seconds=600.0)}], indirect=True
+)
 async def test_handshakes_that_hang_are_bounded_and_others_get_in(server: Server) -> None:
     for _ in range(100):
         await server.open(HELLO)
@@ -169,7 +172,7 @@ async def test_handshakes_that_hang_are_bounded_and_others_get_in(server: Server
     assert len(server.table) <= 21
 
 
-@pytest.mark.parametrize("server", [{"head_s": 600.0}], indirect=True)
+@pytest.mark.parametrize("server", [{"header_timeout": timedelta(seconds=600.0)}], indirect=True)
 async def test_handshakes_do_not_hold_up_a_stop(server: Server) -> None:
     for _ in range(3):
         await server.open(HELLO)

@@ -55,6 +55,15 @@ def stored(folder: Path, table: str, column: str) -> list[Any]:
         return [json.loads(text) for (text,) in found]
 
 
+def keeps(new: Any, old: Any) -> bool:
+    """Whether everything of `old` is still in `new`, which may have more fields."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(k in new and keeps(new[k], v) for k, v in old.items())
+    if isinstance(old, list):
+        return len(new) == len(old) and all(map(keeps, new, old))
+    return bool(new == old)
+
+
 @asynccontextmanager
 async def restarted(folder: Path) -> AsyncIterator[Master]:
     """This release's master on the folder, once everything is restored."""

@@ -29,7 +29,7 @@ from provisioner.fleet.instances import instance_document, instance_from_documen
 from provisioner.fleet.intents import intent_document, intent_from_document
 from rm_backends.ports import SlotService
 from tests.fakes.actors import ADMIN
-from tests.integration.upgrade.golden import RELEASES, data_folder, edit, restarted, stored
+from tests.integration.upgrade.golden import RELEASES, data_folder, edit, keeps, restarted, stored
 from windlass.base.errors import Unauthenticated, UnreadableDocument
 from windlass.base.formats.strict_json import StrictJson
 
@@ -82,15 +82,6 @@ def kinds() -> dict[tuple[str, str], DocumentKind]:
         for column in table.columns
         if isinstance(column.type, DocumentType)
     }
-
-
-def keeps(new: Any, old: Any) -> bool:
-    """Whether everything of `old` is still in `new`, which may have more fields."""
-    if isinstance(old, dict):
-        return isinstance(new, dict) and all(k in new and keeps(new[k], v) for k, v in old.items())
-    if isinstance(old, list):
-        return len(new) == len(old) and all(map(keeps, new, old))
-    return bool(new == old)
 
 
 def test_every_column_of_documents_is_looked_at() -> None:

@@ -64,6 +64,7 @@ async def test_a_peer_that_takes_nothing_is_given_up_while_it_still_talks() -> N
     assert "took nothing for 0.5 s" in await why_it_ends(Frozen(for_ever=talks), silence_s=0.5)
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_frozen_peer_learns_of_it() -> None:
     pipe = Mux(Frozen(takes=1, for_ever=HEAD.pack(0, FrameKind.PING, 0)), silence_s=0.5)
     running = asyncio.create_task(pipe.run())

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOKEN = "a-join-token-that-nobody-may-see"
 
 
+@pytest.mark.slow
 def test_agents_log_like_the_master_and_no_secret(tmp_path: Path) -> None:
     config = tmp_path / "agent.yaml"
     config.touch(mode=0o600)

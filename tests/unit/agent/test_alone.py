@@ -47,6 +47,7 @@ def end_of(work_dir: Path, connect: Connect, **options: object) -> AgentEnd:
     return run(main(), limit_s=7200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_machine", [True, False])
 def test_an_agent_without_a_master_ends_its_machine_where_it_is_asked_to(
     tmp_path: Path, ends_machine: bool

@@ -28,6 +28,7 @@ os.read(0, 1)
 """
 
 
+@pytest.mark.slow
 def test_what_workers_share_counts_once_and_files_and_reservations_do_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.touch()

@@ -88,6 +88,7 @@ def test_a_workspace_is_stronger_than_the_link_field_by_field(
     assert merged(None, *others) == next((who for who in others if who), None)
 
 
+@pytest.mark.slow
 async def test_the_workspace_of_a_task_counts_for_every_kind_and_after_a_restart(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -175,6 +175,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Actor]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mutating())
 async def test_the_service_is_told_who_does_it(
     world: ApiWorld, told: list[Actor], name: str

@@ -37,6 +37,7 @@ async def test_root_must_be_said(world: ApiWorld) -> None:
     assert await link(world, root) == root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

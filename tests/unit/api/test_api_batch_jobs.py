@@ -62,6 +62,7 @@ async def test_jobs_of_a_task_are_shown_with_what_they_used(world: ApiWorld) -> 
     assert (shown[1]["id"], shown[1]["gpuHours"], shown[1]["end"]) == ("", None, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "project"),
     [("project", "Uncategorized"), ("label:pay:", "lab_7"), ("label:none", ""), ("", "")],

@@ -8,7 +8,6 @@ from master.api.resource_pools.replies import ResourcePool
 from master.api.resource_pools.wire import resource_pool
 from master.config import ResolvedPool
 from master.core.scheduler.types import SchedulerSettings
-from master.wiring.agents import pool_options
 from provisioner.sections.batch import BatchSection, PbsSection, SlurmSection
 from rm_backends.views import PoolView
 from tests.fakes.pools import resolved_pool
@@ -32,7 +31,7 @@ def view_of(kind: str) -> PoolView:
 
 
 def shown(pool: ResolvedPool) -> ResourcePool:
-    view = view_of(pool_options(pool).kind)
+    view = view_of(pool.kind)
     return resource_pool(view, pool, (), cluster_name="c", default_compute=False, default_aux=False)
 
 

@@ -53,6 +53,7 @@ async def test_a_request_by_cookie_names_a_host_of_ours(world: ApiWorld, host: s
     assert public.status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["master", "localhost:8080", "127.0.0.1", "[::1]:8080", "x.localhost"]
 )
@@ -90,6 +91,7 @@ def test_the_names_of_the_certificate_are_known() -> None:
     assert not knows("master.lab")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "word"),
     [

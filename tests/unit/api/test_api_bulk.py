@@ -19,6 +19,7 @@ async def state(world: ApiWorld, id_: int) -> str:
     return str((await world.ok("GET", f"/api/v1/experiments/{id_}"))["experiment"]["state"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("project", [-1, 0, 1])
 async def test_each_is_tried_whatever_becomes_of_the_others(world: ApiWorld, project: int) -> None:
     first, second = await world.create(), await world.create()
@@ -42,6 +43,7 @@ async def test_filters_find_what_is_meant(world: ApiWorld) -> None:
     assert await act(world, "cancel", {"filters": {**filters, "labels": ["none"]}}) == {}
 
 
+@pytest.mark.slow
 async def test_archive_and_unarchive(world: ApiWorld) -> None:
     id_ = await world.create()
     body = {"experimentIds": [id_]}

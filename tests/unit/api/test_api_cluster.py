@@ -236,6 +236,7 @@ async def test_a_trial_whose_slot_is_disabled_goes_on_elsewhere_at_no_cost(
     assert (trial["state"], trial["restarts"]) == ("STATE_RUNNING", 0)
 
 
+@pytest.mark.slow
 async def test_queues_pools_and_reasons(world: ApiWorld) -> None:
     await world.add_agent(slots=1)
     first, second = await world.create(), await world.create()
@@ -360,6 +361,7 @@ async def test_users_and_workspaces(world: ApiWorld) -> None:
     assert past["workspaces"] == []
 
 
+@pytest.mark.slow
 async def test_who_the_master_is_needs_no_token(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/info", token=""))["version"] == "0.38.1"
     assert (await world.ok("GET", "/api/v1/master", token=""))["clusterId"] == "cluster"
@@ -370,6 +372,7 @@ async def test_who_the_master_is_needs_no_token(world: ApiWorld) -> None:
     assert len(ids) == len(set(ids)) > 90
 
 
+@pytest.mark.slow
 async def test_the_page_of_the_api_shows_every_operation_and_loads_nothing(world: ApiWorld) -> None:
     response = await world.call("GET", "/docs/rest-api", token="")
     assert response.status_code == 200

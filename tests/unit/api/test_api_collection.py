@@ -280,6 +280,7 @@ async def test_what_cannot_be_deleted_is_tried_again_and_says_why(
     assert (await at.states())["one"] == "DELETED"
 
 
+@pytest.mark.slow
 async def test_tensorboard_files_of_an_ended_experiment_are_deleted(
     world: ApiWorld, tmp_path: Path
 ) -> None:
@@ -399,6 +400,7 @@ async def test_several_experiments_are_deleted_each_with_its_own_answer(
     await world.refused(404, "GET", f"/api/v1/experiments/{first}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
@@ -458,6 +460,7 @@ async def test_storage_of_a_users_own_is_collected_by_a_task_on_an_agent(
     assert shown["task"]["taskType"] == "TASK_TYPE_CHECKPOINT_GC"
 
 
+@pytest.mark.slow
 async def test_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
     async with api_world(tmp_path, db_url=postgres_url) as world:
         await world.login()

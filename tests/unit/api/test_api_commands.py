@@ -154,6 +154,7 @@ async def test_a_preview_launches_nothing(world: ApiWorld) -> None:
     assert (await world.ok("GET", URL))["commands"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
@@ -189,6 +190,7 @@ async def test_a_cluster_that_is_too_small_says_so(world: ApiWorld) -> None:
     assert "request unfulfillable: Requested 1000 slots on one agent" in str(said)
 
 
+@pytest.mark.slow
 async def test_keys_without_effect_are_told(world: ApiWorld) -> None:
     config = {"entrypoint": ["x"], "debug": True}
     told = (await world.ok("POST", URL, {"config": config, "preview": True}))["configWarnings"]

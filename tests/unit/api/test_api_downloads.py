@@ -49,6 +49,7 @@ def members(archive: tarfile.TarFile) -> dict[str, bytes]:
 EXPECTED = {**CONTENT, "metadata.json": b"{}"}
 
 
+@pytest.mark.slow
 async def test_the_three_formats_hold_all_files(world: ApiWorld, saved: Path) -> None:
     async def get(accept: str | None) -> bytes:
         headers = {} if accept is None else {"Accept": accept}
@@ -100,6 +101,7 @@ async def test_what_is_not_there_is_refused_in_words(world: ApiWorld, saved: Pat
     assert "--mode direct" in await world.refused(409, "GET", f"/checkpoints/{UUID}")
 
 
+@pytest.mark.slow
 async def test_links_are_not_followed(world: ApiWorld, saved: Path, tmp_path: Path) -> None:
     link(saved / "link", Path("/etc/passwd"))
     link(saved / "code" / "up", tmp_path)
@@ -112,6 +114,7 @@ async def test_links_are_not_followed(world: ApiWorld, saved: Path, tmp_path: Pa
     await world.refused(409, "GET", f"/checkpoints/{UUID}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can read what others may not")
 async def test_what_its_owner_keeps_private_others_are_not_given(
     world: ApiWorld, saved: Path
@@ -185,6 +188,7 @@ async def test_a_client_that_goes_away_ends_the_work(
 NOT_UTF8 = os.fsdecode(b"latin-\xe4 50%.bin")
 
 
+@pytest.mark.slow
 async def test_names_that_are_not_utf8_arrive(world: ApiWorld, saved: Path) -> None:
     (saved / NOT_UTF8).write_bytes(b"content")
     url, expected = f"/checkpoints/{UUID}", {**EXPECTED, NOT_UTF8: b"content"}

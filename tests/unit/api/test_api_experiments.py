@@ -216,6 +216,7 @@ async def test_a_python_beside_an_image_is_told_to_have_no_effect(world: ApiWorl
     assert line.startswith(f"environment.python {why}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "image", "told"),
     [
@@ -244,6 +245,7 @@ async def test_validate_only_creates_nothing(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/api/v1/experiments"))["experiments"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "named"),
     [

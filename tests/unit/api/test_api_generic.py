@@ -137,6 +137,7 @@ async def test_a_kill_takes_the_tree(world: ApiWorld) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["config", "kill", "pause", "unpause"])
 async def test_other_tasks_are_not_generic(world: ApiWorld, path: str) -> None:
     body = {"config": {"entrypoint": ["true"]}}
@@ -174,6 +175,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "says"), REFUSED)
 async def test_what_cannot_be_is_refused_with_every_problem(
     world: ApiWorld, body: dict[str, Any], says: list[str]

@@ -76,6 +76,7 @@ async def test_a_shell_is_ready_when_it_says_so_and_as_whom_it_runs(world: ApiWo
     assert seen["agentUserGroup"]["user"] == "alice"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agents", "environment", "user"),
     [

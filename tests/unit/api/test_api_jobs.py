@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from master.core.scheduler.types import SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 
 QUEUES = "/api/v1/job-queues"
@@ -17,7 +17,7 @@ QUEUES = "/api/v1/job-queues"
 @pytest.fixture
 async def queue_world(tmp_path: Path) -> AsyncIterator[ApiWorld]:
     """A pool with priorities and no agents: whatever comes waits."""
-    scheduler = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+    scheduler = SchedulerSettings(type="priority", preemption=True)
     async with api_world(tmp_path, scheduler=scheduler) as opened:
         await opened.login()
         yield opened

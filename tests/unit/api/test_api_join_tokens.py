@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agent_bootstrap.protocol import CREDENTIAL_HEADER, PROTOCOL_VERSION
 from tests.fakes.api_world import ApiWorld
 
@@ -24,6 +26,7 @@ async def join(
     return response.status_code, response.json()
 
 
+@pytest.mark.slow
 async def test_a_token_is_shown_once_and_joins_one_machine(world: ApiWorld) -> None:
     admin = await world.login("admin")
     made = await world.ok("POST", PATH, {"pool": "default", "description": "rack 7"}, token=admin)

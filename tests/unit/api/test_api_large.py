@@ -13,6 +13,7 @@ from rm_backends.agents.backend import AgentsBackend
 from tests.fakes.api_world import ASHA, ApiWorld
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["?limit=1", "/node-0", "/node-0/slots"])
 async def test_only_the_containers_of_the_agents_that_are_shown_are_looked_up(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch, path: str

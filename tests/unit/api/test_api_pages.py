@@ -115,6 +115,7 @@ def pages() -> list[PageRoute]:
     return [route for route in ROUTES if isinstance(route, PageRoute)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", pages(), ids=lambda route: route.path)
 async def test_every_page_is_for_who_is_logged_in_and_leads_there(
     world: ApiWorld, route: PageRoute

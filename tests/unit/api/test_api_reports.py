@@ -40,6 +40,7 @@ async def test_metrics_are_reported_once_and_read_in_order(world: ApiWorld) -> N
     assert len(work["workloads"]) == work["pagination"]["total"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -72,6 +73,7 @@ async def test_json_that_could_not_be_read_again_is_refused(world: ApiWorld) -> 
     assert (await world.ok("GET", f"/api/v1/runs/{trial}/metadata"))["metadata"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -159,6 +161,7 @@ async def test_the_same_storage_has_the_same_id(world: ApiWorld) -> None:
     assert await start(None) == {}
 
 
+@pytest.mark.slow
 async def test_early_exits_and_states(world: ApiWorld) -> None:
     trial = world.trial_id(await world.create())
     url = f"/api/v1/trials/{trial}"

@@ -48,6 +48,7 @@ async def test_a_bucket_that_is_not_there_is_refused(world: ApiWorld, url: str, 
     assert listed["experiments"] == []
 
 
+@pytest.mark.slow
 async def test_a_storage_that_works_is_accepted_and_left_as_it_was(
     world: ApiWorld, url: str
 ) -> None:

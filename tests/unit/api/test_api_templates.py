@@ -113,6 +113,7 @@ async def test_a_name_belongs_to_one(stored: ApiWorld) -> None:
     assert (await stored.ok("GET", f"{URL}/mine"))["template"]["config"] == CONFIG
 
 
+@pytest.mark.slow
 async def test_of_those_who_create_it_at_once_one_does(stored: ApiWorld) -> None:
     """As two people do who call `det template set`: the published client asks first, and then creates it."""
     bodies = [{"config": {"max_restarts": number}} for number in range(20)]
@@ -127,6 +128,7 @@ async def test_of_those_who_create_it_at_once_one_does(stored: ApiWorld) -> None
     assert sorted(rows) == ["mine", "put"]
 
 
+@pytest.mark.slow
 async def test_names_of_any_kind_lead_to_their_template(stored: ApiWorld) -> None:
     for name in NAMES:
         assert (await create(stored, name))["template"]["name"] == name
@@ -143,6 +145,7 @@ async def test_names_of_any_kind_lead_to_their_template(stored: ApiWorld) -> Non
         assert await names(stored) == []
 
 
+@pytest.mark.slow
 async def test_names_that_look_alike_are_others_unless_they_are_the_same(stored: ApiWorld) -> None:
     await create(stored, "cafe\u0301")
     assert await names(stored) == ["café"]
@@ -154,6 +157,7 @@ async def test_names_that_look_alike_are_others_unless_they_are_the_same(stored:
     assert len(await names(stored)) == 4
 
 
+@pytest.mark.slow
 async def test_the_list_is_filtered_sorted_and_cut(stored: ApiWorld) -> None:
     for name in ("beta", "alpha", "a_c", "a%c"):
         await create(stored, name)
@@ -172,6 +176,7 @@ async def test_the_list_is_filtered_sorted_and_cut(stored: ApiWorld) -> None:
     assert paged["pagination"]["endIndex"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "name", "body", "words"),
     [

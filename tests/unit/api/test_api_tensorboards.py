@@ -66,6 +66,7 @@ async def test_it_shows_experiments_by_the_request_of_the_published_client(world
     assert (await world.ok("GET", f"{URL}/{shown['id']}"))["tensorboard"] == listed[0]
 
 
+@pytest.mark.slow
 async def test_its_task_is_told_the_folders_and_sees_the_storages(
     world: ApiWorld, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ async def test_its_task_is_told_the_folders_and_sees_the_storages(
     assert spec.environment["TENSORBOARD_PORT"] == "2600"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
@@ -125,6 +127,7 @@ async def test_filters_find_experiments(world: ApiWorld) -> None:
     assert shown["experimentIds"] == [ids[1]]
 
 
+@pytest.mark.slow
 async def test_more_trials_than_it_can_show_are_refused_with_the_way_out(world: ApiWorld) -> None:
     ids = [await world.create() for _ in range(101)]
     body = {"config": {}, "experimentIds": ids}
@@ -204,6 +207,7 @@ async def test_an_open_page_keeps_it_alive_and_five_minutes_without_end_it(world
     assert live_of(world, shown["id"]).state.phase.value == "STOPPING"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", ["notebooks", "shells", "tensorboards"])
 async def test_a_port_may_not_take_the_name_of_the_service(world: ApiWorld, many: str) -> None:
     ports = [{"proxy_port": 80}, {"proxy_port": 81, "default_service_id": True}]

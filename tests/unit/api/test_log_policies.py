@@ -152,6 +152,7 @@ async def test_which_lines_are_searched(world: ApiWorld, line: str, counts: bool
     assert trial_of(world, id_).avoids == (("node-1",) if counts else ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "allocation_id", ["", "1", "1.2", "1.2.3", "9.x.1", "a.b.c", "\N{SUPERSCRIPT TWO}.b.c"]
 )

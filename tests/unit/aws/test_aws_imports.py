@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_master_and_the_provider_do_not_import_boto3() -> None:
     program = (
         "import sys, master.app, master.cli, provisioner.providers.aws.provider\n"

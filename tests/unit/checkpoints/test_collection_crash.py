@@ -63,6 +63,7 @@ async def collected(cluster: ScriptedCluster) -> None:
     await asyncio.gather(collecting, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit", range(1, 8))
 async def test_it_goes_on_after_a_crash(tmp_path: Path, commit: int) -> None:
     """Commits: task, seen, one for each of the four that go, and the end."""

@@ -40,6 +40,7 @@ def test_a_token_that_cannot_be_revoked_hides_no_outcome(master: ScriptedMaster)
     assert "wjt_t1_secret" not in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(("parallel", "rounds"), [("10", 1), ("2", 2), ("1", 3)])
 def test_the_token_lasts_for_as_many_hours_as_there_are_rounds_of_machines(

@@ -422,6 +422,7 @@ def test_help_cuts_nothing_where_there_is_no_wide_terminal(cluster: ScriptedMast
     assert "│" not in said
 
 
+@pytest.mark.slow
 def test_no_line_of_a_list_of_commands_is_cut() -> None:
     for group in ([], ["deploy", "local"], ["agent"], ["master"]):
         shown = CliRunner().invoke(app, [*group, "--help"]).stdout

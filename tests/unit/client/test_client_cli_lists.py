@@ -52,6 +52,7 @@ def full(cluster: ScriptedMaster) -> ScriptedMaster:
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "text"), LISTS)
 def test_every_list_prints_plain_text_json_and_csv(
     arguments: list[str], text: str, full: ScriptedMaster
@@ -149,6 +150,7 @@ def test_offers_show_what_may_be_bought_and_what_refuses(full: ScriptedMaster) -
     assert json.loads(det(full, "fleet", "offers", "--json").stdout) == [OFFER, OPEN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120, 200])
 def test_offers_fit_a_terminal_and_say_what_they_leave_out(
     full: ScriptedMaster, columns: int

@@ -232,6 +232,7 @@ def test_the_end_is_waited_for_after_the_log(cluster: ScriptedMaster) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_the_command_running_and_says_how_to_end_it(
     cluster: ScriptedMaster,
 ) -> None:
@@ -362,6 +363,7 @@ def test_short_ids_tell_the_listed_commands_apart(ids: list[str], short: list[st
     assert short_ids(ids) == short
 
 
+@pytest.mark.slow
 def test_the_list_fits_a_terminal_of_80_columns(cluster: ScriptedMaster) -> None:
     failed = {"state": "STATE_TERMINATED", "exitStatus": "task failed with exit code 7"}
     list_is(cluster, COMMAND, COMMAND | failed | {"id": OTHER})

@@ -114,6 +114,7 @@ EFFECTS: dict[tuple[str, ...], dict[str, Any]] = {
 OF_AGENTS = {"agents", "gpu", "slots", "pool"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["cluster-up", "master-up"])
 @pytest.mark.parametrize("words", EFFECTS, ids=" ".join)
 def test_options_have_their_effect(

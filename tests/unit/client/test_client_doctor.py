@@ -40,6 +40,7 @@ def by_name(result: Result) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in json.loads(result.stdout)}
 
 
+@pytest.mark.slow
 def test_a_good_installation_passes(cluster: ScriptedMaster) -> None:
     TokenCache().remember(cluster.url, "ann", "t")
     result = det(cluster.url, "--json")
@@ -72,6 +73,7 @@ def test_a_master_that_refuses_need_not_be_started(cluster: ScriptedMaster) -> N
     assert found["advice"] == "set its URL with -m or DET_MASTER"
 
 
+@pytest.mark.slow
 def test_the_login_may_be_missing_or_expired(cluster: ScriptedMaster) -> None:
     missing = by_name(det(cluster.url, "--json"))["login"]
     assert (missing["status"], missing["found"]) == ("warning", "not logged in")
@@ -82,6 +84,7 @@ def test_the_login_may_be_missing_or_expired(cluster: ScriptedMaster) -> None:
     assert expired["advice"] == f"det -m {cluster.url} user login ann"
 
 
+@pytest.mark.slow
 def test_another_version_of_the_master_is_a_warning(cluster: ScriptedMaster) -> None:
     cluster.on("GET", "/info", {"version": "0.38.1", "windlass_version": "9.9.9"})
     check = by_name(det(cluster.url, "--json"))["master"]

@@ -137,6 +137,7 @@ def test_ports_lead_to_a_task_while_it_is_followed(cluster: ScriptedMaster, tmp_
     assert len(cluster.calls("POST", URL)) == 2, "what is refused is not created"
 
 
+@pytest.mark.slow
 def test_what_is_done_to_a_task(cluster: ScriptedMaster) -> None:
     assert yaml.safe_load(det(cluster, "task", "config", ID).stdout) == CONFIG
     assert json.loads(det(cluster, "task", "config", ID, "--json").stdout) == CONFIG

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import zipfile
 
+import pytest
+
 from windlass.install.wheels import own_wheel
 
 SCRIPT = "agent_bootstrap/supervisor/image_entry.sh"
@@ -18,5 +20,6 @@ def test_programs_can_be_executed_where_the_wheel_is_installed() -> None:
     assert modes["windlass/__init__.py"] == 0o100644
 
 
+@pytest.mark.slow
 def test_the_same_content_is_the_same_wheel() -> None:
     assert own_wheel().digest == own_wheel().digest

@@ -75,6 +75,7 @@ def sent(master: ScriptedMaster, kind: str) -> dict[str, Any]:
     return dict(master.calls("POST", f"/api/v1/{kind}s")[0].body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_the_same_verbs(kind: str, cluster: ScriptedMaster) -> None:
     assert det(cluster, kind, "list", "-q").stdout == f"{ID}\n"

@@ -191,6 +191,7 @@ def test_all_pages_are_read(cluster: ScriptedMaster) -> None:
     assert len(table(said(det(cluster, "job", "ls", "--csv")))) == 3
 
 
+@pytest.mark.slow
 def test_the_table_fits_a_terminal(cluster: ScriptedMaster, home: Path) -> None:
     ours, theirs = pty.openpty()
     program = "from windlass.cli.main import run; run()"

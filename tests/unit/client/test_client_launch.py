@@ -237,6 +237,7 @@ def test_signals_reach_the_program(number: signal.Signals, launch: Launch) -> No
     assert process.returncode == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "config", "message"),
     [

@@ -172,6 +172,7 @@ def test_the_exit_code_passes_through(program: str, code: int, launch: CommandLa
     assert launch.run(program)[0] == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resources", ["docker-container", "slurm-job"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_reach_the_program(

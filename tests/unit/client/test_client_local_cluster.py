@@ -139,6 +139,7 @@ def test_what_runs_is_not_started_again(local: LocalCluster, options: Options) -
     assert [service.process for service in local.services.all()] == before
 
 
+@pytest.mark.slow
 def test_a_restart_takes_the_options_of_the_last_start_under_new_ones(
     local: LocalCluster, options: Options
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_restart_takes_the_options_of_the_last_start_under_new_ones(
     assert names(local) == ["master", "agent-0"]
 
 
+@pytest.mark.slow
 def test_a_restart_brings_back_what_a_reboot_has_ended(
     local: LocalCluster, options: Options
 ) -> None:

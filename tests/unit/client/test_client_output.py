@@ -124,6 +124,7 @@ def complete(words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return CliRunner().invoke(app, prog_name="det").stdout.split()
 
 
+@pytest.mark.slow
 def test_ids_are_completed_by_the_master(
     cluster: ScriptedMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_python_m_windlass_is_the_command(tmp_path: Path) -> None:
     assert done.stdout.startswith("windlass ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["master.py", "master/__init__.py", "provisioner.py"])
 @pytest.mark.parametrize("by_path", [True, False])
 def test_a_file_that_hides_a_package_of_the_server_is_named(

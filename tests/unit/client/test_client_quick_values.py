@@ -27,6 +27,7 @@ PROGRAM = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("e", "list"), ("e", "list", "--json"), ("--help",)])
 def test_lists_load_only_what_they_use(master: ScriptedMaster, words: tuple[str, ...]) -> None:
     with_an_experiment(master)
@@ -40,6 +41,7 @@ def test_lists_load_only_what_they_use(master: ScriptedMaster, words: tuple[str,
     assert "digits" in done.stdout or "experiment" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "group",
     ["e", "cmd", "d", "fleet", "job", "slot", "trial", "user", "doctor", "version", "d local"],

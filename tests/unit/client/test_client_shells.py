@@ -92,6 +92,7 @@ def test_the_key_is_in_a_file_of_the_users_and_the_host_is_known(
     assert "secret" not in "".join(words(home))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "passed"),
     [
@@ -107,6 +108,7 @@ def test_what_follows_the_id_is_for_ssh(
     assert words(home)[words(home).index(ID) + 1 :] == passed
 
 
+@pytest.mark.slow
 def test_options_of_ours_may_follow_the_id(cluster: ScriptedMaster, home: Path) -> None:
     shown = opened(cluster, "open", ID, "--show-ssh-command", "-N")
     assert shown.returncode == 7
@@ -118,6 +120,7 @@ def test_options_of_ours_may_follow_the_id(cluster: ScriptedMaster, home: Path) 
     assert (refused.exit_code, "--vscode takes no options of ssh" in refused.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_start_logs_in(cluster: ScriptedMaster, home: Path) -> None:
     result = opened(cluster, "start", "--config", "resources.slots=2", "--", "-A", "id")
     assert result.returncode == 7
@@ -129,6 +132,7 @@ def test_a_start_logs_in(cluster: ScriptedMaster, home: Path) -> None:
     assert (detached.exit_code, detached.stdout) == (0, f"{ID}\n")
 
 
+@pytest.mark.slow
 def test_the_command_is_shown_as_it_would_be_called(cluster: ScriptedMaster, home: Path) -> None:
     shown = det(cluster, "shell", "show-ssh-command", ID, "-N").stdout
     assert not (home / "words").exists()

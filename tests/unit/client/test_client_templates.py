@@ -58,6 +58,7 @@ def said(result: Result) -> list[str]:
     return result.stderr.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noun", ["template", "tpl"])
 def test_the_list_shows_whose_they_are(cluster: ScriptedMaster, noun: str) -> None:
     lines = det(cluster, noun, "list").stdout.splitlines()

@@ -61,6 +61,7 @@ def on_a_terminal(master: ScriptedMaster, *arguments: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("t", "logs", "11"), ("e", "list"), ("t", "logs", "12")], ids=" ".join
 )
@@ -73,6 +74,7 @@ def test_a_terminal_is_shown_control_characters(
     assert not any(order in shown for order in ("\x1b", "\x07", "\x9b", "\u202e"))
 
 
+@pytest.mark.slow
 def test_a_table_is_no_wider_than_the_terminal(cluster: ScriptedMaster) -> None:
     why = f"task failed with exit code 1: {'/long' * 30}/python3: no JupyterLab"
     notebook = {

@@ -118,6 +118,7 @@ def test_standard_input_comes_back_whole_and_its_end_is_handed_on(echo: Echo) ->
     assert echo.logins == [None], "who does not log in sends no empty login"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "said"),
     [

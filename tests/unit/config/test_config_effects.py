@@ -43,8 +43,8 @@ SCHEDULER = {
     "allow_heterogeneous_fits": "master/core/scheduler:allow_heterogeneous_fits",
     "preemption": "master/core/scheduler:preemption",
     "default_priority": "master/core/scheduler:default_priority",
-    "preempt_after": "master/core/scheduler:preempt_after_s",
-    "reserve_after": "master/core/scheduler:reserve_after_s",
+    "preempt_after": "master/core/scheduler:preempt_after",
+    "reserve_after": "master/core/scheduler:reserve_after",
 }
 ELASTIC = {
     "min_instances": "provisioner:min_instances",
@@ -118,12 +118,12 @@ SITE |= below(
     | read_by("provisioner/sections/batch.py:*", "host user"),
 )
 BATCH_MANAGER = SITE | read_by(
-    "master/config/batch_manager.py:*",
+    "master/config/resource_managers.py:*",
     "master_host master_port container_run_type singularity_image_root apptainer_image_root",
 )
 BATCH_MANAGER |= below(
     "partition_overrides",
-    read_by("master/config/batch_manager.py:*", "slot_type rendezvous_network_interface")
+    read_by("master/config/resource_managers.py:*", "slot_type rendezvous_network_interface")
     | read_by("master/config/partitions.py:*", "description task_container_defaults"),
 )
 AWS = read_by("master/wiring/aws.py:*", "region assume_role external_id interruption_queue")
@@ -238,7 +238,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "resource_pools.require_isolation": "rm_backends:require_isolation",
         "resource_pools.task_metadata": "master:task_metadata",
         "resource_pools.max_aux_containers_per_agent": "rm_backends:max_aux_containers_per_agent",
-        "resource_pools.agent_reconnect_wait": "rm_backends:agent_reconnect_wait_s",
+        "resource_pools.agent_reconnect_wait": "rm_backends:agent_reconnect_wait",
         "resource_pools.task_container_defaults": "master:task_container_defaults",
         **below("resource_pools.scheduler", SCHEDULER),
         **below("resource_pools.provider", PROVIDER),
@@ -274,7 +274,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.tls.key": "master/tls:key",
         "security.tls.ca": "master/tls:ca",
         "security.tls.self_signed": "master/tls:self_signed",
-        **below("security.ssh", read_by("master/app.py:*", "key_type rsa_key_size")),
+        **below("security.ssh", read_by("master/tasks:*", "key_type rsa_key_size")),
         "security.authz.others_work": "master:others_work",
         "security.authz.type": ONE_VALUE,
         "security.initial_user_password": "master:initial_user_password",
@@ -394,6 +394,7 @@ def test_a_key_is_marked_or_has_a_reader(model: type[BaseModel]) -> None:
     assert sorted(set(unmarked_leaves(model))) == sorted(READERS[model])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", READERS)
 def test_the_readers_read(model: type[BaseModel]) -> None:
     claims = {

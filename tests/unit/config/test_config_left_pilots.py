@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from master.config import load
-from master.config.pools import pilot_side
-from master.wiring.agents import all_options
+from master.wiring.agents import all_pools
 from provisioner.providers.pilots.book import Pilot, PilotBook
+from provisioner.sections.pools import pilot_side
 from tests.fakes.fleet_world import an_intent, an_offer
 
 
@@ -26,7 +26,7 @@ def pools(folder: Path, mode: str, name: str = "gpu") -> dict[str, str]:
     file = folder / "master.yaml"
     file.write_text(json.dumps({"resource_pools": [section]}))
     config = load(file)
-    return {one.name: one.closed for one in all_options(config, folder)}
+    return {one.name: one.closed for one in all_pools(config, folder)}
 
 
 @pytest.mark.parametrize("mode", ["dispatch", "pilot"])

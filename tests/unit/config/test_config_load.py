@@ -13,7 +13,7 @@ import yaml
 from master.config import EmbeddedSection, MasterConfig, load, masked
 from master.core.expconf.models.storage import SharedFsStorage
 from master.core.fall_back import FallBackRule
-from master.core.scheduler.types import FittingPolicy, SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.planning.scale_down.disruption import Disruption
 from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 
@@ -162,15 +162,15 @@ def test_every_documented_key_is_accepted(tmp_path: Path) -> None:
 def test_schedulers_are_inherited_whole_or_not_at_all(tmp_path: Path) -> None:
     config = loaded(tmp_path, EVERY_KEY)
     gpu, aux = config.pools()
-    assert gpu.scheduler == SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+    assert gpu.scheduler == SchedulerSettings(type="round_robin")
     assert aux.scheduler == SchedulerSettings(
-        type=SchedulerType.PRIORITY,
-        fitting_policy=FittingPolicy.WORST,
+        type="priority",
+        fitting_policy="worst",
         allow_heterogeneous_fits=True,
         preemption=True,
         default_priority=50,
-        preempt_after_s=60,
-        reserve_after_s=7200,
+        preempt_after=timedelta(seconds=60),
+        reserve_after=timedelta(hours=2),
     )
     assert (
         "resource_pools[0].scheduler replaces resource_manager.scheduler whole: "
@@ -195,7 +195,8 @@ def test_the_starvation_guard_has_a_time_or_is_off(
     tmp_path: Path, written: str, seconds: float | None
 ) -> None:
     config = loaded(tmp_path, f"resource_manager: {{scheduler: {written}}}")
-    assert config.pools()[0].scheduler.reserve_after_s == seconds
+    after = None if seconds is None else timedelta(seconds=seconds)
+    assert config.pools()[0].scheduler.reserve_after == after
 
 
 def test_without_a_file_there_is_one_static_pool() -> None:
@@ -204,7 +205,7 @@ def test_without_a_file_there_is_one_static_pool() -> None:
     (pool,) = config.pools()
     assert (pool.name, pool.is_elastic) == ("default", False)
     assert pool.scheduler == SchedulerSettings()
-    assert pool.scheduler.type == SchedulerType.FAIR_SHARE
+    assert pool.scheduler.type == "fair_share"
     assert (config.default_compute_pool, config.default_aux_pool) == ("default", "default")
     assert config.checkpoint_storage is None
     assert config.warnings == ()
@@ -403,9 +404,7 @@ def test_the_old_form_becomes_one_pool(tmp_path: Path) -> None:
     config = loaded(tmp_path, "scheduler: {type: fair_share, fit: worst}")
     (pool,) = config.pools()
     assert pool.name == "default"
-    assert pool.scheduler == SchedulerSettings(
-        type=SchedulerType.FAIR_SHARE, fitting_policy=FittingPolicy.WORST
-    )
+    assert pool.scheduler == SchedulerSettings(type="fair_share", fitting_policy="worst")
     assert config.warnings == (
         "scheduler: the form of old releases, read as resource_manager and one resource pool "
         "`default`; write those instead",
@@ -415,7 +414,7 @@ def test_the_old_form_becomes_one_pool(tmp_path: Path) -> None:
 @pytest.mark.parametrize("provider", ["{}", "{type: default}", "{type: agent}", "{type: null}"])
 def test_the_old_forms_default_scheduler_is_priority(tmp_path: Path, provider: str) -> None:
     (pool,) = loaded(tmp_path, f"scheduler: {{resource_provider: {provider}}}").pools()
-    assert pool.scheduler.type == SchedulerType.PRIORITY
+    assert pool.scheduler.type == "priority"
 
 
 def test_deprecated_keys_work_and_warn(tmp_path: Path) -> None:

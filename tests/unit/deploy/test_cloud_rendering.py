@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from master.config.load import load
-from master.config.providers import PROVIDERS
+from provisioner.sections.providers import PROVIDERS
 from windlass.base.errors import InvalidConfig
 from windlass.cli.main import app
 from windlass.deploy.cloud.aws.options import AwsOptions
@@ -95,6 +95,7 @@ CASES: list[tuple[str, Mapping[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cloud", "given"), CASES)
 def test_the_models_of_the_master_take_it(
     cloud: str, given: Mapping[str, Any], tmp_path: Path

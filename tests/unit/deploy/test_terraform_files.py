@@ -56,6 +56,7 @@ def ids(folder: Path) -> str:
     return str(folder.relative_to(ROOTS["aws"].parent))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=ids)
 def test_variables_and_outputs_are_described_and_used(folder: Path) -> None:
     blocks = read(folder)
@@ -261,6 +262,7 @@ def test_files_are_formatted() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", PURE, ids=ids)
 def test_modules_without_plug_ins_do_what_they_say(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "module"

@@ -94,6 +94,7 @@ def is_said(sentence: str) -> bool:
     return all(part in said() or general(part) in said() for part in parts if part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "section"), SECTIONS)
 def test_every_sentence_of_the_table_is_one_of_the_program(page: str, section: str) -> None:
     sentences = quoted(page, section)

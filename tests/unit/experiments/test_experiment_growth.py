@@ -56,6 +56,7 @@ def calls_of(work: Callable[[], object]) -> int:
     return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "async_halving"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_in_a_large_search_calls_no_more_than_in_a_small_one(method: str, step: str) -> None:

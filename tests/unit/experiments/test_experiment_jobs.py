@@ -99,6 +99,7 @@ CHANGES: list[tuple[JobChange, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "changed"), CHANGES)
 async def test_a_change_is_committed_told_and_survives(
     life: Life, change: JobChange, changed: dict[str, Any]
@@ -148,6 +149,7 @@ async def test_a_new_priority_gives_up_the_place(life: Life) -> None:
         assert cluster.only.job_order().position is None
 
 
+@pytest.mark.slow
 async def test_a_paused_experiment_keeps_its_place(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
@@ -185,6 +187,7 @@ async def test_a_change_that_could_not_be_told_is_told_later(cluster: ScriptedCl
     assert cluster.rm.orders == [live.job_order()]
 
 
+@pytest.mark.slow
 async def test_a_change_cut_off_before_it_was_told_comes_with_the_restart(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
@@ -214,6 +217,7 @@ async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
     assert resources["resource_pool"] == "other"
 
 
+@pytest.mark.slow
 async def test_a_running_trial_moves_with_its_checkpoint_and_all_settings(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
@@ -287,6 +291,7 @@ MOVE: list[Callable[[ScriptedCluster], Coroutine[Any, Any, object]]] = [
 """One commit each: there and back, first while it waits, then while it runs."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", range(1, len(MOVE) + 1))
 async def test_a_crash_after_any_commit_continues_the_move(life: Life, cut: int) -> None:
     async with life() as cluster:
@@ -311,6 +316,7 @@ async def test_a_crash_after_any_commit_continues_the_move(life: Life, cut: int)
         assert cluster.only.state.phase is Phase.COMPLETED
 
 
+@pytest.mark.slow
 async def test_a_crash_directly_after_the_commit_continues_the_move(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
@@ -412,6 +418,7 @@ async def test_waiting_allocations_are_those_without_slots_oldest_first(
     assert set(waiting[:3]) == {run.id for run in others if run is not None}
 
 
+@pytest.mark.slow
 async def test_the_last_release_survives_in_the_run_it_ended(life: Life) -> None:
     async with life() as cluster:
         await cluster.create(SINGLE)
@@ -423,6 +430,7 @@ async def test_the_last_release_survives_in_the_run_it_ended(life: Life) -> None
         assert cluster.only.job_facts().last_release == "job b is below its share"
 
 
+@pytest.mark.slow
 async def test_run_times_are_learned_from_finished_trials_and_survive(
     life: Life, clock: ManualClock
 ) -> None:
@@ -472,6 +480,7 @@ async def test_the_pace_of_a_run_tells_its_end(
     assert cluster.rm.notes == [AllocationHint(allocation_id=cluster.run.id, expected_end=end)]
 
 
+@pytest.mark.slow
 async def test_completed_checkpoints_of_the_current_run_are_told(
     life: Life, clock: ManualClock
 ) -> None:
@@ -498,6 +507,7 @@ async def test_completed_checkpoints_of_the_current_run_are_told(
         assert cluster.rm.notes == []
 
 
+@pytest.mark.slow
 async def test_checkpoints_of_earlier_runs_say_nothing_of_this_one(
     life: Life, clock: ManualClock
 ) -> None:
@@ -512,6 +522,7 @@ async def test_checkpoints_of_earlier_runs_say_nothing_of_this_one(
         assert cluster.rm.notes == []
 
 
+@pytest.mark.slow
 async def test_a_note_that_cannot_be_told_fails_no_report(
     cluster: ScriptedCluster, clock: ManualClock
 ) -> None:

@@ -198,6 +198,7 @@ async def test_what_no_site_will_ever_run_fails_at_once(cluster: ScriptedCluster
     assert cluster.only.state.phase is Phase.ERROR
 
 
+@pytest.mark.slow
 async def test_losses_are_counted_over_restarts(tmp_path: Path, clock: ManualClock) -> None:
     for life_number in range(11):
         async with life(tmp_path, clock) as cluster:
@@ -369,6 +370,7 @@ def held(cluster: ScriptedCluster) -> str | None:
     return "running" if record.started else "reserved"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", range(1, len(LIFE) + 1))
 async def test_a_crash_after_any_commit_continues(
     tmp_path: Path, clock: ManualClock, cut: int

@@ -52,6 +52,7 @@ async def cluster(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedC
     await cluster.crash()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "checkpoint"),
     [
@@ -78,6 +79,7 @@ async def test_every_trial_starts_from_the_source(
     assert len(live.state.trials) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "says"),
     [

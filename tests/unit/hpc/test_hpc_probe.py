@@ -97,6 +97,7 @@ def a_plan(tmp_path: Path) -> SitePlan:
     return replace(plan, shared=replace(HOME, path=str(tmp_path)), pools=gpu)
 
 
+@pytest.mark.slow
 async def test_a_job_that_does_not_start_is_cancelled_with_the_sites_reason(
     tmp_path: Path,
 ) -> None:
@@ -110,6 +111,7 @@ async def test_a_job_that_does_not_start_is_cancelled_with_the_sites_reason(
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - a test has nothing else to do
 
 
+@pytest.mark.slow
 async def test_a_job_whose_node_does_not_see_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from master.core.jobs import (
     SetWeight,
 )
 from master.core.reasons import Reason, ReasonKind
-from master.core.scheduler.types import SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings
 from master.jobs.ports import JobFacts
 from master.jobs.service import JobService
 from master.store.store import Store
@@ -30,9 +30,9 @@ from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PRIORITY = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+PRIORITY = SchedulerSettings(type="priority", preemption=True)
 FAIR_SHARE = SchedulerSettings()
-ROUND_ROBIN = SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+ROUND_ROBIN = SchedulerSettings(type="round_robin")
 BEHIND = Reason(kind=ReasonKind.QUEUED, text="queued behind others")
 
 

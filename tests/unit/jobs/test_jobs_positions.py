@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from master.core.jobs import SetPlace
 from master.core.scheduler.queue_order import priority_of, queue_key
-from master.core.scheduler.types import Job, SchedulerSettings, SchedulerType
+from master.core.scheduler.types import Job, SchedulerSettings
 from master.jobs.positions import END, MAX_DIGITS, Side, place_beside
 from windlass.base.errors import Conflict
 
-SETTINGS = SchedulerSettings(type=SchedulerType.PRIORITY, default_priority=42)
+SETTINGS = SchedulerSettings(type="priority", default_priority=42)
 IDS = "abcdef"
 
 

@@ -7,7 +7,7 @@ from jobs_queue_world import FAIR_SHARE, PRIORITY, ROUND_ROBIN, entry, facts
 
 from master.core.jobs import JobType
 from master.core.reasons import Reason, ReasonKind
-from master.core.scheduler.types import SchedulerSettings, SchedulerType
+from master.core.scheduler.types import SchedulerSettings
 from master.jobs.ports import JobFacts
 from master.jobs.queue import QueuedJob, is_preemptible, jobs_in_queue
 from rm_backends.views import QueueEntry, QueueState, jobs_of
@@ -84,7 +84,7 @@ def test_work_of_no_users_job_is_neither_listed_nor_counted() -> None:
     [
         (JobType.EXPERIMENT, FAIR_SHARE, True),
         (JobType.EXPERIMENT, PRIORITY, True),
-        (JobType.EXPERIMENT, SchedulerSettings(type=SchedulerType.PRIORITY), False),
+        (JobType.EXPERIMENT, SchedulerSettings(type="priority"), False),
         (JobType.EXPERIMENT, ROUND_ROBIN, False),
         (JobType.COMMAND, FAIR_SHARE, False),
         (JobType.COMMAND, PRIORITY, False),

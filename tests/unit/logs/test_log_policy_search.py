@@ -40,6 +40,7 @@ class Searching:
         )
 
 
+@pytest.mark.slow
 async def test_a_costly_pattern_keeps_no_other_owner_waiting(turns: Turns) -> None:
     served: list[str] = []
     costly, other = Searching(turns, COSTLY), Searching(turns, XID, owner=2)

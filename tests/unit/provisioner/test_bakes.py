@@ -179,6 +179,7 @@ def test_a_cancelled_one_leaves_nothing(when: str) -> None:
     run(scene())
 
 
+@pytest.mark.slow
 def test_a_machine_that_never_says_anything_is_ended_at_the_deadline() -> None:
     async def scene() -> None:
         world, cloud = await started()
@@ -254,6 +255,7 @@ def test_an_image_that_cannot_be_removed_at_once_is_removed_later() -> None:
     run(scene())
 
 
+@pytest.mark.slow
 def test_an_image_that_may_not_be_removed_is_tried_ever_more_rarely_and_says_why_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -323,6 +325,7 @@ def test_its_machine_is_ended_when_its_provider_is_back(installed: bool) -> None
     run(scene())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["installing", "imaging", "ending"])
 def test_without_its_provider_it_is_over_and_the_pool_can_be_baked_again(when: str) -> None:
     """The pool stays: it buys elsewhere."""
@@ -374,6 +377,7 @@ STEPS = 25
 """More than a bake has commits and calls."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("fate", ["ready", "cancelled", "fails"])
 def test_kill_nine_at_every_step_leaves_an_image_or_nothing(fate: str, after: bool) -> None:

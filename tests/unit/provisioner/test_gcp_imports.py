@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import sys, master.app, master.cli, provisioner.providers.gcp.provider
 from pathlib import Path
@@ -15,6 +17,7 @@ print([name for name in sys.modules if name == "google" or name.startswith("goog
 """
 
 
+@pytest.mark.slow
 def test_a_master_imports_nothing_of_google_until_it_asks(tmp_path: Path) -> None:
     file = tmp_path / "master.yaml"
     file.write_text("resource_pools: [{pool_name: g, provider: {type: gcp, zone: us-east1-b}}]")

@@ -306,6 +306,7 @@ async def _work_until(world: FleetWorld, end: datetime) -> set[ReasonKind]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_month_ends_below_its_budget_and_the_next_one_begins() -> None:
     async def days() -> None:
         settings = PoolSettings(

@@ -150,6 +150,7 @@ def test_work_that_came_meanwhile_keeps_the_machine() -> None:
     tell(story, PACKING)
 
 
+@pytest.mark.slow
 def test_a_cheaper_machine_is_up_before_anything_moves() -> None:
     async def story(world: FleetWorld) -> None:
         world.host.lets_go = True
@@ -170,6 +171,7 @@ def test_a_cheaper_machine_is_up_before_anything_moves() -> None:
     tell(story, Disruption(replacement=True), FOUR, SPOT)
 
 
+@pytest.mark.slow
 def test_changed_settings_replace_machines_one_after_the_other() -> None:
     async def story(world: FleetWorld) -> None:
         world.host.lets_go = True
@@ -193,6 +195,7 @@ def test_changed_settings_replace_machines_one_after_the_other() -> None:
     tell(story, Disruption(drift=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [PACKING, Disruption(replacement=True), Disruption(drift=True)])
 def test_work_that_cannot_be_preempted_is_never_asked_to_leave(rules: Disruption) -> None:
     async def story(world: FleetWorld) -> None:

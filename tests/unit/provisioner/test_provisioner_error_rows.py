@@ -138,6 +138,7 @@ async def reason_of(world: FleetWorld, kind: ReasonKind) -> Reason:
     return world.host.reasons["x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind.value)
 def test_a_refusal_is_told_within_one_loop_and_tried_again_in_time(row: Row) -> None:
     quota = {"quota": "vCPUs", "number": 8.0} if row.kind is BlockKind.QUOTA else {}
@@ -171,6 +172,7 @@ def test_a_refusal_is_told_within_one_loop_and_tried_again_in_time(row: Row) -> 
     in_world(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind.value)
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_refusal_closes_what_it_is_true_for_and_nothing_else(row: Row, other: str) -> None:

@@ -61,6 +61,7 @@ def check_books(world: FleetWorld) -> None:
     assert world.provisioner.cost().spent_usd >= world.cloud.usd() - 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("after", "lost"),
     [
@@ -103,6 +104,7 @@ def test_whatever_line_it_dies_at_each_gang_gets_one_machine_and_all_end(
     assert 10 < died < STEPS - 1, "every step was tried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=() if n < 3 else pytest.mark.slow) for n in range(20)]
 )

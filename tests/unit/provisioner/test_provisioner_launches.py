@@ -45,6 +45,7 @@ async def queued(world: FleetWorld, *gangs: str) -> None:
     await asyncio.sleep(5)
 
 
+@pytest.mark.slow
 def test_a_launch_that_is_delivered_later_boots_and_costs_from_its_delivery() -> None:
     async def story(world: FleetWorld) -> None:
         await queued(world, "a")
@@ -77,6 +78,7 @@ def test_what_is_queued_says_why_and_until_when_and_costs_nothing() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_a_queued_launch_survives_a_restart_and_is_not_asked_for_twice() -> None:
     async def story(world: FleetWorld) -> None:
         await queued(world, "a")
@@ -164,6 +166,7 @@ def test_a_group_that_is_delivered_while_it_is_cancelled_leaves_no_machine() -> 
     in_world(story)
 
 
+@pytest.mark.slow
 def test_what_is_not_delivered_by_its_deadline_is_cancelled_and_the_offer_spared() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.queue_s = {QUEUED.key: 100_000.0}

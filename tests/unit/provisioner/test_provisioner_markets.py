@@ -333,6 +333,7 @@ REFUSALS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(250), deadline=None)
 @given(
     shapes=GANGS,

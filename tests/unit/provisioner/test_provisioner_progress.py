@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def strike_cloud(cloud: SimulatedProvider, what: str) -> None:
             faults.list_fails = True
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(trouble=troubles)
 def test_work_starts_while_one_offer_is_up(trouble: Trouble) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import pytest
+
 from master.core.reasons import ReasonKind
 from provisioner.providers.base import Inventory
 from provisioner.types import Offer, PoolSettings
@@ -64,6 +66,7 @@ def test_after_its_patience_a_gang_goes_on_to_the_next_offer_and_leaves_the_queu
     in_world(story, SITE, OTHER)
 
 
+@pytest.mark.slow
 def test_the_queue_is_kept_while_no_other_offer_delivers() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.stock_out = {OTHER.key}
@@ -81,6 +84,7 @@ def test_the_queue_is_kept_while_no_other_offer_delivers() -> None:
     in_world(story, SITE, OTHER)
 
 
+@pytest.mark.slow
 def test_it_queues_at_each_offer_once() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))
@@ -97,6 +101,7 @@ def test_it_queues_at_each_offer_once() -> None:
     in_world(story, SITE, THIRD)
 
 
+@pytest.mark.slow
 def test_the_maximum_counts_what_is_queued() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))
@@ -107,6 +112,7 @@ def test_the_maximum_counts_what_is_queued() -> None:
     in_world(story, SITE, OTHER, max_instances=1)
 
 
+@pytest.mark.slow
 def test_another_gang_may_queue_where_one_waits_already() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(a_gang("a"))

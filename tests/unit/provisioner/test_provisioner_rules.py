@@ -236,6 +236,7 @@ def test_r13_no_second_launch_in_a_hundred_turns_of_booting() -> None:
     in_world(story, offers=[an_offer(8, 8.0, boot_s=280.0), an_offer(5, 6.0, boot_s=280.0)])
 
 
+@pytest.mark.slow
 def test_r14_three_failed_boots_in_a_row_quarantine_the_offer() -> None:
     bad, good = an_offer(4, 1.0, zone="bad"), an_offer(4, 2.0, zone="good")
 
@@ -250,6 +251,7 @@ def test_r14_three_failed_boots_in_a_row_quarantine_the_offer() -> None:
     in_world(story, offers=[bad, good])
 
 
+@pytest.mark.slow
 def test_r14_a_boot_that_never_joins_says_where_it_stopped_and_what_its_console_says() -> None:
     bad = an_offer(4, 1.0, zone="bad")
 
@@ -296,6 +298,7 @@ def test_r14_a_console_that_hangs_hinders_no_end() -> None:
     in_world(story, offers=[bad])
 
 
+@pytest.mark.slow
 def test_r15_a_node_with_work_is_not_ended_and_an_end_is_repeated_until_confirmed() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.terminate_failures = 3
@@ -328,6 +331,7 @@ def test_r15_work_that_arrives_first_wins_over_the_cordon() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_r16_when_every_agent_falls_silent_at_most_three_machines_go_in_ten_minutes() -> None:
     async def story(world: FleetWorld) -> None:
         await world.want(*(a_gang(f"g{i}") for i in range(10)))
@@ -368,6 +372,7 @@ def test_r24_an_idle_node_that_the_plan_counts_on_is_kept() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_stock_outs_are_waited_out_and_named() -> None:
     a, b = an_offer(4, 1.0, zone="a"), an_offer(4, 2.0, zone="b")
 

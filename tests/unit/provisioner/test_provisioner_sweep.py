@@ -120,6 +120,7 @@ def test_a_quota_closes_its_region_at_the_first_refusal() -> None:
     sweep(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hang", [{"launch"}, {"launch", "list"}])
 def test_a_region_that_does_not_answer_is_left_in_seconds(hang: set[str]) -> None:
     async def story(told: Sweep) -> None:

@@ -79,6 +79,7 @@ def test_baselines_beside_it(files: Path) -> None:
     assert all(name in table for name in names)
 
 
+@pytest.mark.slow
 def test_curves_are_drawn(files: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra `simulate`)")
     result = run(files, "--plot", str(files / "out"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -189,6 +189,7 @@ def test_what_cannot_be_preempted_begins_again() -> None:
     assert job.done_s == pytest.approx(1800.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["warm_agents", "min_instances"])
 def test_spot_machines_that_are_kept_do_not_come_and_go_for_ever(kept: str) -> None:
     plan = a_plan(SPOT, max_instances=200, seed=3)
@@ -242,15 +243,16 @@ random_jobs = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     given_jobs=random_jobs,
-    scheduler=st.sampled_from(list(SchedulerType)),
+    scheduler=st.sampled_from(get_args(SchedulerType)),
     max_instances=st.integers(2, 4),
     seed=st.integers(0, 3),
 )
 @example(  # the free machine that the larger job needs beside a new one was kept for the smaller
     given_jobs=[(1697, 1, 1966, True), (1226, 8, 2740, False)],
-    scheduler=SchedulerType.PRIORITY,
+    scheduler="priority",
     max_instances=2,
     seed=3,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -94,7 +94,7 @@ def test_what_is_behind_others_waits_for_them_at_home() -> None:
 
 
 def test_nobody_there_is_asked_to_leave_for_it() -> None:
-    full = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+    full = SchedulerSettings(type="priority", preemption=True)
     pools = [
         a_pool("home", HOME, "other"),
         a_pool("other", OTHER, max_instances=1, scheduler=full),
@@ -132,6 +132,7 @@ def test_a_pool_that_launches_and_fails_gives_it_back_after_a_rest() -> None:
     assert job.waited_s >= AFTER_S + REST_S
 
 
+@pytest.mark.slow
 def test_work_that_would_wait_for_ever_in_all_pools_is_told() -> None:
     stock = {HOME.key: 0, OTHER.key: 0}
     with pytest.raises(InvalidConfig, match="job a would wait for ever"):
@@ -156,7 +157,9 @@ random_outages = st.lists(
 
 @settings(max_examples=examples(15))
 @given(
-    given_jobs=random_jobs, outages=random_outages, scheduler=st.sampled_from(list(SchedulerType))
+    given_jobs=random_jobs,
+    outages=random_outages,
+    scheduler=st.sampled_from(get_args(SchedulerType)),
 )
 def test_any_trace(
     given_jobs: Sequence[tuple[int, int, int, str]],

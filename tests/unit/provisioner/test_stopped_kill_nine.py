@@ -87,6 +87,7 @@ def test_whatever_line_it_dies_at_the_work_gets_one_machine_and_it_ends(
     assert 12 < died < STEPS - 1, "every step was tried"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=() if n < 1 else pytest.mark.slow) for n in range(16)]
 )

@@ -45,6 +45,7 @@ def in_world(story: Callable[[FleetWorld], Awaitable[None]], *offers: Offer, **m
     run(main(), limit_s=2_000_000)
 
 
+@pytest.mark.slow
 def test_a_machine_that_works_again_is_the_same_one_and_paid_for_its_disk_meanwhile() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -104,6 +105,7 @@ def test_a_start_whose_answer_is_lost_is_asked_again() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_a_start_that_nobody_answers_is_given_up() -> None:
     async def story(world: FleetWorld) -> None:
         world.cloud.faults.hang.add("start")
@@ -114,6 +116,7 @@ def test_a_start_that_nobody_answers_is_given_up() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_one_started_by_somebody_else_is_adopted() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -129,6 +132,7 @@ def test_one_started_by_somebody_else_is_adopted() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 def test_a_started_machine_without_an_agent_is_ended() -> None:
     async def story(world: FleetWorld) -> None:
         (name,) = world.living()
@@ -140,6 +144,7 @@ def test_a_started_machine_without_an_agent_is_ended() -> None:
     in_world(story)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["unanswered", "under way", "of an earlier master", "of one that saw it stopped"]
 )
@@ -196,6 +201,7 @@ def test_a_call_to_stop_that_arrives_late_stops_no_machine_with_work(how: str) -
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [ProviderError("UnsupportedOperation"), Refusal(BlockKind.CONFIG, "not allowed")]
 )
@@ -215,6 +221,7 @@ def test_what_cannot_be_stopped_is_ended(error: Exception) -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("throttled", [False, True])
 def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
     async def main() -> None:
@@ -230,6 +237,7 @@ def test_a_stop_that_fails_for_now_is_asked_again(throttled: bool) -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 def test_one_that_is_being_stopped_gets_no_work_while_commits_fail() -> None:
     async def main() -> None:
         world = a_world()
@@ -270,6 +278,7 @@ def test_one_that_stops_by_itself_is_no_stopped_machine_of_ours() -> None:
     run(main(), limit_s=50_000)
 
 
+@pytest.mark.slow
 def test_they_end_when_they_are_old_when_the_key_goes_and_with_the_cluster() -> None:
     async def story(world: FleetWorld) -> None:
         await asyncio.sleep(RULES.max_age.total_seconds())

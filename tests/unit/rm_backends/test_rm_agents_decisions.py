@@ -15,7 +15,6 @@ from master.core.scheduler import decide as real_decide
 from master.core.scheduler.types import Decision, PoolState, Release, Start, Waiting
 from provisioner.types import BootingNode, LaunchableNode, PoolAvailability
 from rm_backends.agents import pool as pool_module
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import ReleaseAsked
 from rm_backends.views import QueueState
 from tests.fakes.agents_world import (
@@ -24,10 +23,11 @@ from tests.fakes.agents_world import (
     play,
 )
 from tests.fakes.first_fit import first_fit
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.errors import NotFound, Unsatisfiable
 
 ID = "task-1.1"
-CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
+CLOUD = resolved_pool("default", EMBEDDED)
 
 
 def test_the_planner_says_why_a_gang_waits() -> None:
@@ -213,7 +213,7 @@ def test_zero_slot_tasks_have_places_of_their_own() -> None:
         assert (pool.slots, pool.slots_used, pool.aux_running, pool.aux_capacity) == (2, 2, 2, 2)
         assert (pool.running, pool.waiting, pool.type) == (3, 1, "static")
 
-    play(scenario, PoolOptions(name="default", max_aux_containers_per_agent=2))
+    play(scenario, resolved_pool("default", max_aux_containers_per_agent=2))
 
 
 def test_the_queue_shows_what_holds_and_what_waits() -> None:
@@ -288,7 +288,7 @@ def test_a_pool_that_takes_no_zero_slot_tasks_refuses_them_and_says_so_of_those_
         assert reason.kind is ReasonKind.NO_SUCH_AGENT
         assert "max_aux_containers_per_agent is 0" in reason.text
 
-    play(scenario, PoolOptions(name="default", max_aux_containers_per_agent=0), decide=real_decide)
+    play(scenario, resolved_pool("default", max_aux_containers_per_agent=0), decide=real_decide)
 
 
 def test_who_is_waited_for_is_told_by_name() -> None:

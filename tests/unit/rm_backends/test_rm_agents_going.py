@@ -11,7 +11,6 @@ from master.core.scheduler import decide as real_decide
 from master.core.scheduler.end_times import SUCCESSOR_S
 from master.core.scheduler.types import LEAVE_S
 from provisioner.types import Gang, Notice
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import ReleaseAsked, RestoreRecord
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import (
@@ -20,6 +19,7 @@ from tests.fakes.agents_world import (
     play,
     sent_to,
 )
+from tests.fakes.pools import EMBEDDED, resolved_pool
 
 ID = "task-1.1"
 
@@ -159,7 +159,7 @@ def test_a_provider_may_say_so_before_the_agent_has_connected() -> None:
         (demand,) = world.nodes.demand()
         assert not demand.nodes[0].schedulable
 
-    play(scenario, PoolOptions(name="default", dynamic=True))
+    play(scenario, resolved_pool("default", EMBEDDED))
 
 
 def test_an_agent_that_lost_its_connection_drains_and_a_static_one_then_leaves_the_list() -> None:
@@ -222,7 +222,7 @@ def test_work_is_asked_to_leave_before_its_agent_ends() -> None:
         assert reason is not None
         assert "1 agent ends too soon for it (needs 7 min)" in reason.text
 
-    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+    play(scenario, resolved_pool("default", EMBEDDED), decide=real_decide)
 
 
 def test_another_machine_is_wanted_before_work_must_leave() -> None:
@@ -248,7 +248,7 @@ def test_another_machine_is_wanted_before_work_must_leave() -> None:
         await world.settle(60)
         assert wanted(world) == []
 
-    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+    play(scenario, resolved_pool("default", EMBEDDED), decide=real_decide)
 
 
 def test_what_runs_on_a_machine_that_is_taken_back_is_demand_at_once_whoever_says_so() -> None:
@@ -277,7 +277,7 @@ def test_what_runs_on_a_machine_that_is_taken_back_is_demand_at_once_whoever_say
         await world.backend.kill(ID)
         assert await shown() == ([], [notice, notice])
 
-    play(scenario, PoolOptions(name="default", dynamic=True), decide=real_decide)
+    play(scenario, resolved_pool("default", EMBEDDED), decide=real_decide)
 
 
 def test_one_that_only_tells_how_tasks_ended_gets_no_work_and_none_is_asked_to_leave() -> None:

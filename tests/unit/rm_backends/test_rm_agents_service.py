@@ -20,7 +20,6 @@ from agent_bootstrap.protocol import (
 )
 from master.core.reasons import ReasonKind
 from provisioner.types import LaunchableNode, PoolAvailability, PoolCapacity
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import FailureKind
 from rm_backends.ports import NoMachines
 from tests.fakes.actors import ADMIN
@@ -32,10 +31,11 @@ from tests.fakes.agents_world import (
     play,
     sent_to,
 )
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.errors import Conflict, NotFound, StoreUnavailable, Unfulfillable, Unsatisfiable
 
 ID = "task-1.1"
-CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
+CLOUD = resolved_pool("default", EMBEDDED)
 
 
 HELLO = Hello(version="1", agent_id="a1", pool="default", boot_id="b")
@@ -126,7 +126,7 @@ def test_an_agent_moves_to_another_pool_only_without_work() -> None:
         assert [(a.id, a.pool) for a in world.backend.observer.agents()] == [("a1", "second")]
         assert world.store.records["a1"].pool == "second"
 
-    play(scenario, PoolOptions(name="default"), PoolOptions(name="second"))
+    play(scenario, resolved_pool("default"), resolved_pool("second"))
 
 
 def test_draining_lets_work_finish_and_disabling_does_not() -> None:

@@ -11,7 +11,6 @@ from agent_bootstrap.protocol import KillContainer, Slot, SlotKind
 from master.core.reasons import ReasonKind
 from master.core.scheduler.types import AgentState, Decision, PoolState
 from rm_backends.agents.hello import carry_over
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import FailureKind, Granted, RestoreRecord
 from rm_backends.ports import AgentRecord, SlotService
 from tests.fakes.actors import ADMIN
@@ -24,10 +23,11 @@ from tests.fakes.agents_world import (
 )
 from tests.fakes.fake_agent import run_for
 from tests.fakes.first_fit import first_fit
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.errors import NotFound, StoreUnavailable
 
 ID = "task-1.1"
-CLOUD = PoolOptions(name="default", dynamic=True, kind="embedded")
+CLOUD = resolved_pool("default", EMBEDDED)
 
 
 def agent_state(world: AgentsWorld) -> tuple[bool, bool]:

@@ -299,11 +299,13 @@ async def walk(seed: int) -> list[RmEvent]:
         return master.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_everything_ends_and_no_slot_is_given_twice(seed: int) -> None:
     run(walk(seed), limit_s=48 * 3600)
 
 
+@pytest.mark.slow
 def test_a_seed_replays_exactly() -> None:
     first, second = (run(walk(7), limit_s=48 * 3600) for _ in range(2))
     assert first == second

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from master.core.batch_mode import FEW
-from rm_backends.agents.options import PoolOptions
 from rm_backends.auto_modes import PilotSide
 from rm_backends.base import AllocationRequest, FellBack, RestoreRecord
 from rm_backends.router import Router
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from tests.fakes.virtual_time import run
 from windlass.base.errors import Unsatisfiable
 
 HOME, PILOTS = "gpu", "gpu-pilots"
-POOLS = (PoolOptions(name=HOME, dynamic=True), PoolOptions(name=PILOTS))
+POOLS = (resolved_pool(HOME, EMBEDDED), resolved_pool(PILOTS))
 
 
 def a_router(world: AgentsWorld) -> Router:
@@ -135,10 +135,10 @@ def test_a_job_with_max_slots_keeps_to_one_side_also_after_a_restart() -> None:
 
 def test_many_that_wait_share_pilots_also_after_a_restart() -> None:
     """What is to be restored is known before the site has said what its nodes have."""
-    unknown = PoolOptions(name=PILOTS, dynamic=True)
+    unknown = resolved_pool(PILOTS, EMBEDDED)
 
     async def main() -> None:
-        async with agents_world(PoolOptions(name=HOME, dynamic=True), unknown) as world:
+        async with agents_world(resolved_pool(HOME, EMBEDDED), unknown) as world:
             router = a_router(world)
             waiting = [asked(n) for n in range(FEW + 3)]
             await router.restore([RestoreRecord(request=request) for request in waiting])
@@ -152,11 +152,11 @@ def test_many_that_wait_share_pilots_also_after_a_restart() -> None:
 
 def test_a_pool_that_leaves_mode_auto_lets_what_runs_on_its_pilots_end_there() -> None:
     """Over the restart with the new configuration; what waits, and what comes, is its own pool's."""
-    closed = PoolOptions(name=PILOTS, dynamic=True, closed="use 'gpu'")
+    closed = resolved_pool(PILOTS, EMBEDDED, closed="use 'gpu'")
     why = FellBack(home=HOME, why="mode auto: many wait")
 
     async def main() -> None:
-        async with agents_world(PoolOptions(name=HOME, dynamic=True), closed) as world:
+        async with agents_world(resolved_pool(HOME, EMBEDDED), closed) as world:
             master = world.master
             router = Router([world.backend])
             agent = await world.add_agent("pilot", pool=PILOTS, slots=2)

@@ -67,6 +67,7 @@ def test_a_job_that_never_arrived_is_submitted_again_after_proof(play: Play) -> 
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_site_that_is_down_ends_nothing(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.run_allocation(allocation(1, slots=4))
@@ -231,6 +232,7 @@ def test_a_loss_that_was_not_committed_is_told_again(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commits", range(1, 6))
 def test_a_master_that_dies_between_two_jobs_submits_the_next_one_once(
     play: Play, commits: int

@@ -99,6 +99,7 @@ def test_where_a_site_forgets_a_job_at_its_end_what_that_noted_counts(
     play(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("began", [False, True])
 def test_a_job_that_left_the_queue_of_pbs_without_a_trace_was_deleted_there(
     play: Play, began: bool
@@ -164,6 +165,7 @@ def test_a_job_whose_directory_its_node_does_not_see_says_which_and_what_to_do(p
     play(scenario)
 
 
+@pytest.mark.slow
 def test_what_somebody_cancelled_in_the_queue_is_not_submitted_again(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         batch.site.holds_back = True
@@ -202,6 +204,7 @@ def test_a_job_that_the_site_puts_back_into_the_queue_is_replaced(play: Play) ->
     play(scenario)
 
 
+@pytest.mark.slow
 def test_a_suspended_job_loses_no_agent(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         await batch.world.run_allocation(allocation(1, slots=4))
@@ -224,6 +227,7 @@ async def ask_times(batch: BatchWorld) -> list[ReleaseAsked]:
     return [e for e in batch.world.master.of(ID) if isinstance(e, ReleaseAsked)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken_away", [False, True])
 def test_work_leaves_before_the_end_that_its_job_has_now(play: Play, taken_away: bool) -> None:
     """Also after its agent was away, and when the site brings the end forward: that is no fault of the work."""
@@ -268,6 +272,7 @@ def test_work_in_a_short_job_has_most_of_its_time(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_work_that_leaves_slowly_is_asked_earlier_the_next_time(play: Play) -> None:
     async def scenario(batch: BatchWorld) -> None:
         end = batch.world.clock.now() + timedelta(hours=2)

@@ -197,6 +197,7 @@ def walk(tmp_path: Path, *, who: str, after: bool, looks: bool, each: int = 1) -
     raise AssertionError("the story has more steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "after", "each"), [("master", True, 9), ("agent", True, 23), ("job", False, 23)]
 )

@@ -103,6 +103,7 @@ def test_a_full_account_does_not_hold_up_jobs_of_others(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_many_jobs_of_a_full_account_leave_room_for_others(play: Play) -> None:
     """`max_queued` counts what waits at the site."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rm_backends.agents.options import PoolOptions
 from tests.fakes.actors import ADMIN
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 
 
@@ -19,7 +19,7 @@ async def node(world: AgentsWorld, agent_id: str, site_node: str) -> None:
 
 def test_nodes_are_disabled_while_an_agent_on_them_is() -> None:
     async def main() -> None:
-        async with agents_world(PoolOptions(name="default")) as world:
+        async with agents_world(resolved_pool("default")) as world:
             await node(world, "a", "n1")
             await node(world, "b", "n2")
             await node(world, "c", "")
@@ -38,7 +38,7 @@ def test_nodes_are_disabled_while_an_agent_on_them_is() -> None:
 
 def test_nodes_are_avoided_if_all_that_waits_avoids_them() -> None:
     async def main() -> None:
-        async with agents_world(PoolOptions(name="default")) as world:
+        async with agents_world(resolved_pool("default")) as world:
             backend = world.backend
             assert world.leased.avoided_nodes("default") == frozenset()
             for number, names in ((1, {"n1", "n2"}), (2, {"n2", "n3"})):

@@ -6,7 +6,7 @@ import pytest
 
 from agent_bootstrap.protocol import ContainerReport, ContainerState, Hello, IsolationKind
 from rm_backends.agents.hello import isolation_refusal, refusal, shares_user
-from rm_backends.agents.options import PoolOptions
+from tests.fakes.pools import resolved_pool
 
 WORK = ContainerReport(container_id="c", allocation_id="a", state=ContainerState.RUNNING)
 BUBBLEWRAP, NAMESPACES, CONTAINERS, DIRECTORY, UNKNOWN = IsolationKind
@@ -36,14 +36,14 @@ def hello(isolation: IsolationKind, uid: int | None, **more: object) -> Hello:
 def test_who_is_refused(
     required: bool | None, uid: int | None, isolation: IsolationKind, is_refused: bool
 ) -> None:
-    pool = PoolOptions(name="p", require_isolation=required)
+    pool = resolved_pool("p", require_isolation=required)
     found = refusal(hello(isolation, uid), pool, epoch=1)
     assert (found is not None) is is_refused
 
 
 def test_a_refusal_says_why_and_what_helps() -> None:
     said = hello(DIRECTORY, 0, notes=("tasks run without private namespaces (no unshare)",))
-    found = isolation_refusal(said, PoolOptions(name="p"))
+    found = isolation_refusal(said, resolved_pool("p"))
     assert found is not None
     assert found.reason == (
         "pool 'p' requires isolation, as every pool does of agents that are root, and the agent cannot contain tasks "
@@ -54,7 +54,7 @@ def test_a_refusal_says_why_and_what_helps() -> None:
 
 
 def test_an_agent_with_running_work_waits_for_its_operator() -> None:
-    found = isolation_refusal(hello(DIRECTORY, 0, containers=(WORK,)), PoolOptions(name="p"))
+    found = isolation_refusal(hello(DIRECTORY, 0, containers=(WORK,)), resolved_pool("p"))
     assert found is not None
     assert found.retry is True
 

@@ -92,6 +92,7 @@ def test_a_job_that_somebody_cancelled_says_no_more_than_that(play: Play) -> Non
     assert play(scenario) == [SUBMITTED, PENDING, ("WARNING", "job 1 was cancelled at the site")]
 
 
+@pytest.mark.slow
 def test_a_refusal_is_said_once_however_often_it_is_tried_again(play: Play) -> None:
     why = JobRefused("Invalid qos specification", kind=ReasonKind.NO_SUCH_AGENT, passing=False)
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from rm_backends.agents.joining import credential_hash
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import AgentsWorld, Machines, agents_world, allocation
 from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 
 HOUR = timedelta(hours=1)
@@ -93,7 +93,7 @@ def test_a_credential_is_enough_and_outlives_the_master() -> None:
 
 def test_a_credential_is_of_one_agent_in_one_pool() -> None:
     async def main() -> None:
-        async with agents_world(PoolOptions(name="default"), PoolOptions(name="other")) as world:
+        async with agents_world(resolved_pool("default"), resolved_pool("other")) as world:
             await (await world.add_agent("a1", credential="its own")).unplug()
             other_id = world.new_agent("a2", token="", credential="its own")
             assert "not the credential of agent 'a2'" in await refused(world, other_id)
@@ -136,7 +136,7 @@ def test_an_agent_of_the_release_before_comes_back_with_its_work_and_is_bound_on
 
 def test_a_launch_token_joins_each_of_its_machines_once() -> None:
     async def main() -> None:
-        async with agents_world(PoolOptions(name="default"), PoolOptions(name="other")) as world:
+        async with agents_world(resolved_pool("default"), resolved_pool("other")) as world:
             token = launch(world, "m-0", "m-1")
             assert "not for agent 'm-2'" in await refused(world, machine(world, "m-2", token))
             nameless = machine(world, "m-0", token, instance_id="")

@@ -8,18 +8,18 @@ import pytest
 
 from agent_bootstrap.protocol import PROTOCOL_VERSION
 from rm_backends.agents.joining import credential_hash
-from rm_backends.agents.options import PoolOptions
 from rm_backends.agents.refusals import MAX_KNOWN, MAX_UNAUTHENTICATED, Refusals
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.views import AgentStatus, JoinRequest, RefusalView
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 from tests.unit.rm_backends.test_rm_joining import refused
 from windlass.base.errors import Conflict, PermissionDenied
 
 OWN = "c" * 43
-POOLS = (PoolOptions(name="default"), PoolOptions(name="gpu"))
+POOLS = (resolved_pool("default"), resolved_pool("gpu"))
 
 
 def granted(world: AgentsWorld, name: str, **grant: object) -> str:

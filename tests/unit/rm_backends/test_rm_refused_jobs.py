@@ -10,20 +10,21 @@ import pytest
 from master.core.fall_back import FallBackRule
 from master.core.reasons import ReasonKind
 from provisioner.batch.base import JobRefused
-from rm_backends.agents.options import PoolOptions
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.base import Refused, RestoreRecord
 from tests.fakes.agents_world import agents_world, allocation
 from tests.fakes.batch_world import BatchWorld, slurm_pool
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 
 ID = "task-1.1"
-OTHER = PoolOptions(name="other")
+OTHER = resolved_pool("other")
 ACCOUNT = "Invalid account (give one of yours with --account)"
 RULES = {"default": FallBackRule(pools=("other",), after_s=86400.0)}
 Scenario = Callable[[BatchWorld], Awaitable[None]]
 
 
-def played(folder: Path, scenario: Scenario, *pools: PoolOptions) -> None:
+def played(folder: Path, scenario: Scenario, *pools: ResolvedPool) -> None:
     async def main() -> None:
         rules = RULES if pools else None
         async with agents_world(*pools, fall_back=rules, starts=False) as world:
@@ -52,6 +53,7 @@ async def asked(batch: BatchWorld, numbers: Iterable[int] = (1,)) -> None:
         await manager.request(allocation(number, slots=4))
 
 
+@pytest.mark.slow
 def test_a_request_that_the_site_refuses_for_good_ends_once_that_is_sure(tmp_path: Path) -> None:
     async def scenario(batch: BatchWorld) -> None:
         batch.site.refusal = refusal()
@@ -85,6 +87,7 @@ def test_a_job_that_the_site_took_and_will_never_start_is_cancelled(tmp_path: Pa
     played(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_what_may_pass_only_waits(tmp_path: Path) -> None:
     """And what was final once, and is so no more, is not: the time begins anew."""
 
@@ -145,6 +148,7 @@ def test_it_is_told_again_by_a_master_that_was_restarted(tmp_path: Path) -> None
     played(tmp_path, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("took_it", [False, True])
 def test_a_pool_that_it_falls_back_to_is_asked_first(tmp_path: Path, took_it: bool) -> None:
     """Long before the time after which pools that cannot serve a request now are left."""

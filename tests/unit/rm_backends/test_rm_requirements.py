@@ -13,8 +13,8 @@ from master.core.reasons import ReasonKind
 from master.core.scheduler import decide
 from master.core.unmet import unmet
 from provisioner.types import PoolAvailability, PoolCapacity
-from rm_backends.agents.options import PoolOptions
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from tests.fakes.virtual_time import run
 from windlass.base.errors import Unsatisfiable
 
@@ -132,7 +132,7 @@ def test_an_elastic_pool_checks_what_it_can_buy_and_knows_what_it_bought() -> No
         await world.master.granted(request.allocation_id)
 
     async def main() -> None:
-        options = PoolOptions(name="default", dynamic=True, kind="embedded")
+        options = resolved_pool("default", EMBEDDED)
         async with agents_world(options, decide=decide) as world:
             await scenario(world)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import Container, RestoreRecord, Withdrawn
 from rm_backends.router import Router
 from tests.fakes.agents_world import AgentsWorld, agents_world, allocation, launch_spec
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 from windlass.base.errors import InvalidArgument, NotFound
 
@@ -17,8 +17,8 @@ HELD = Container(container_id="c", agent_id="a1", rank=0)
 def test_each_request_goes_to_the_backend_of_its_pool() -> None:
     async def main() -> None:
         async with (
-            agents_world(PoolOptions(name="one")) as one,
-            agents_world(PoolOptions(name="two")) as two,
+            agents_world(resolved_pool("one")) as one,
+            agents_world(resolved_pool("two")) as two,
         ):
             router = Router([one.backend, two.backend])
             assert list(router.pools()) == ["one", "two"]
@@ -45,8 +45,8 @@ def test_each_request_goes_to_the_backend_of_its_pool() -> None:
 def test_a_request_that_waits_in_one_pool_is_not_queued_in_another() -> None:
     async def main() -> None:
         async with (
-            agents_world(PoolOptions(name="one")) as one,
-            agents_world(PoolOptions(name="two")) as two,
+            agents_world(resolved_pool("one")) as one,
+            agents_world(resolved_pool("two")) as two,
         ):
             router = Router([one.backend, two.backend])
             await router.request(allocation(1, pool="one"))
@@ -97,8 +97,8 @@ def test_work_whose_pool_was_taken_away_waits_and_says_so() -> None:
 def test_restored_work_goes_to_its_pools_and_orphans_are_lost() -> None:
     async def main() -> None:
         async with (
-            agents_world(PoolOptions(name="one")) as one,
-            agents_world(PoolOptions(name="two")) as two,
+            agents_world(resolved_pool("one")) as one,
+            agents_world(resolved_pool("two")) as two,
         ):
             router = Router([one.backend, two.backend])
             await router.restore(

@@ -18,10 +18,11 @@ from master.core.scheduler.types import (
     SchedulerSettings,
     SchedulerType,
 )
-from rm_backends.agents.options import PoolOptions
+from provisioner.sections.pools import ResolvedPool
 from rm_backends.base import AllocationHint, AllocationRequest, ContainerPhase, RestoreRecord
 from tests.fakes.agents_world import SUBMITTED, AgentsWorld, agents_world, allocation
 from tests.fakes.first_fit import first_fit
+from tests.fakes.pools import resolved_pool
 from tests.fakes.virtual_time import run
 from windlass.base.errors import NotFound
 
@@ -51,7 +52,7 @@ class Watched:
         return next(r for r in (await self.state(world)).waiting if r.id == allocation_id)
 
 
-def play(scenario: Scenario, *pools: PoolOptions) -> None:
+def play(scenario: Scenario, *pools: ResolvedPool) -> None:
     async def main() -> None:
         watched = Watched()
         async with agents_world(*pools, decide=watched) as world:
@@ -217,8 +218,8 @@ def test_a_job_with_fewer_max_slots_than_it_needs_waits_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (SchedulerType.FAIR_SHARE, ["task-1.1", "task-3.1", "task-2.1", "task-4.1"]),
-        (SchedulerType.PRIORITY, ["task-4.1", "task-2.1", "task-1.1", "task-3.1"]),
+        ("fair_share", ["task-1.1", "task-3.1", "task-2.1", "task-4.1"]),
+        ("priority", ["task-4.1", "task-2.1", "task-1.1", "task-3.1"]),
     ],
 )
 def test_the_queue_is_in_the_order_of_the_policy(
@@ -245,7 +246,7 @@ def test_the_queue_is_in_the_order_of_the_policy(
         assert urgent == ["task-4.1"]
         assert world.backend.observer.queue("default", "nobody") == ()
 
-    play(scenario, PoolOptions(name="default", scheduler=SchedulerSettings(type=policy)))
+    play(scenario, resolved_pool("default", scheduler=SchedulerSettings(type=policy)))
 
 
 def test_who_is_in_a_queue_is_told_without_what_they_want() -> None:
@@ -258,7 +259,7 @@ def test_who_is_in_a_queue_is_told_without_what_they_want() -> None:
         assert {(one.job, one.holds) for one in world.backend.observer.jobs_in("default")} == {
             (entry.job, entry.job.id == "both") for entry in whole
         }
-        assert world.backend.observer.scheduler("default") == PoolOptions(name="default").scheduler
+        assert world.backend.observer.scheduler("default") == resolved_pool("default").scheduler
         with pytest.raises(NotFound):
             world.backend.observer.jobs_in("nowhere")
 

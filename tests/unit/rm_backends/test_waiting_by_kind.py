@@ -12,9 +12,9 @@ from master.core.reasons import Reason, ReasonKind
 from master.core.scheduler import decide
 from provisioner.types import PoolAvailability
 from rm_backends.agents.backend import AgentsBackend
-from rm_backends.agents.options import PoolOptions
 from rm_backends.base import AllocationRequest, JobOrder
 from tests.fakes.agents_world import memory_pools
+from tests.fakes.pools import EMBEDDED, resolved_pool
 from windlass.base.clock import ManualClock
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ ROUNDS = (None, ReasonKind.QUOTA, ReasonKind.LAUNCHING, ReasonKind.NO_CAPACITY)
 
 
 def a_backend() -> AgentsBackend:
-    pools = [PoolOptions(name="elastic", dynamic=True), PoolOptions(name="rack")]
+    pools = [resolved_pool("elastic", EMBEDDED), resolved_pool("rack")]
     return AgentsBackend(memory_pools(ManualClock()), pools, decide)
 
 

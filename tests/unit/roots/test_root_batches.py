@@ -178,6 +178,7 @@ async def test_a_report_between_the_reading_and_the_step_of_a_roll_back_counts(
     assert (metrics.best, metrics.steps_completed) == (1 / 25, 25)
 
 
+@pytest.mark.slow
 async def test_a_subscriber_is_told_each_committed_step_in_order_and_cannot_fail_it(
     cluster: ScriptedCluster,
 ) -> None:

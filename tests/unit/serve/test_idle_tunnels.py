@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
+import pytest
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from websockets.client import ClientProtocol
@@ -172,6 +173,7 @@ async def stopped(path: Path) -> None:
     assert await task_reader.readexactly(5) == b"hello"
 
 
+@pytest.mark.slow
 def test_after_an_hour_without_a_byte_a_tunnel_goes_on() -> None:
     async def main() -> None:
         async with agents_world() as world, path_to_a_task(world) as path:

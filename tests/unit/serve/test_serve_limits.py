@@ -6,6 +6,8 @@ import resource
 import subprocess
 import sys
 
+import pytest
+
 RAISED = """
 import resource
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -16,6 +18,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 
+@pytest.mark.slow
 def test_the_soft_limit_of_open_files_is_raised_to_the_hard_one() -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", RAISED], check=True, capture_output=True, text=True

@@ -59,6 +59,7 @@ def failures(*tests: str) -> Failures:
     return found
 
 
+@pytest.mark.slow
 def test_those_that_fail_once_are_named_and_one_that_fails_twice_fails_all(tmp_path: Path) -> None:
     files = {"passes": PASSES, "once": FAILS_ONCE, "teardown": TEARDOWN_FAILS_ONCE, "twice": FAILS}
     code, output = attempts(tmp_path, **files)
@@ -70,6 +71,7 @@ def test_those_that_fail_once_are_named_and_one_that_fails_twice_fails_all(tmp_p
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "why"),
     [

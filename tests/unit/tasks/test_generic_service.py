@@ -251,6 +251,7 @@ async def test_a_restart_finds_trees_and_pauses_as_they_were(
         assert cluster.rm.take()[-1] == ("request", f"{child}.2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit", [1, 2, 3])
 @pytest.mark.parametrize("what", ["kill", "pause"])
 async def test_a_crash_within_a_tree_can_be_repeated(

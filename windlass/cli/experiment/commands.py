@@ -12,6 +12,7 @@ from windlass.base.option_groups import with_groups
 from windlass.cli.completion import ExperimentId, TemplateOption
 from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
+from windlass.cli.experiment import again as experiment_again
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
 from windlass.cli.experiment.copies import CopyOptions, without_metric
@@ -87,6 +88,8 @@ def create(
     if follow:
         follow_first_trial(client, experiment_id, ports)
 
+
+app.add_typer(experiment_again.app)
 
 # Here, so that --help lists them between `create` and the commands that change something.
 app.add_typer(experiment_show.app)

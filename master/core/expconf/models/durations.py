@@ -29,6 +29,24 @@ NonNegativeDuration: TypeAlias = Annotated[Duration, AfterValidator(_not_negativ
 AUTO: Final = "auto"
 
 
+def _off_is_none(value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    if value is False or value == "off":
+        return None
+    if value is None or isinstance(value, timedelta):
+        return value
+    try:
+        if isinstance(value, str):
+            return parse_duration(value)
+    except ValueError:
+        pass
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    raise ValueError(f'{shown} is not a duration: write "90s", "30m" or "2h", or off')
+
+
+DurationOrOff: TypeAlias = Annotated[NonNegativeDuration | None, BeforeValidator(_off_is_none)]
+
+
 def _idle_period(value: Any) -> Any:
     if value == AUTO:
         return AUTO

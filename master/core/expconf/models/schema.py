@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 MAX_INT = 2**63 - 1
+DEFAULT_PRIORITY = 42
 TAG_MARK = "\0"
 """Starts the tags of union members, so that they can be told from keys in the location of an error."""
 

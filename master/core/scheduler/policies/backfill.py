@@ -17,7 +17,7 @@ class Blockade:
     """Grows as the queue is walked: `enter_priority`, `note_unplaced` what could get nothing."""
 
     def __init__(self, pool: PoolState, ledger: Ledger, availability: Availability) -> None:
-        self._preemption = pool.settings.preemption
+        self._preemption = bool(pool.settings.preemption)
         self._mixed_sizes = pool.settings.allow_heterogeneous_fits
         self._availability = availability
         self._sizes = dict(ledger.sizes)

@@ -3,7 +3,7 @@
 One decision, in this order (`shares` and `victims` document their own rules):
 
 1. Shares. Capacity is what is schedulable, what is still held on agents that get no more work, and what is booting
-   or could be launched within `preempt_after_s`.
+   or could be launched within `preempt_after`.
 2. Starts within shares. Every job claims its next requests, by (requested, id), up to its share and `max_slots`.
    Large gangs are placed first, then those with blocked agents; equal ones take turns between jobs, by how much
    of its share each has.

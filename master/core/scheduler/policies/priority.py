@@ -8,7 +8,7 @@ none), in one priority by the job's position (that is where it came, unless it w
 3. Slots that are coming back anyhow are promised to it; nothing else is started on them, nor on what is free beside
    them and completes its place. With preemption all places of this decision are given anew for that if need be, the
    largest first (`rearrange`): those of its own priority may then wait for slots on their way, too.
-4. Else it is left to capacity that is booting or could be launched within `preempt_after_s`.
+4. Else it is left to capacity that is booting or could be launched within `preempt_after`.
 5. Else, with preemption, running work is asked to leave, if that really suffices: preemptible, of jobs behind it in
    the queue. The last job in the queue loses first, so the lowest priority; of its work what loses least since its
    last checkpoint, then the latest. What is not needed stays. The request starts when all of them have left.
@@ -48,7 +48,7 @@ class _Walk:
 
     def __init__(self, pool: PoolState) -> None:
         self._pool = pool
-        self._preempts = pool.settings.preemption
+        self._preempts = bool(pool.settings.preemption)
         self._builder = DecisionBuilder(pool, strict=True)
         self._availability = self._builder.availability
         self._blockade = Blockade(pool, self._builder.ledger, self._availability)

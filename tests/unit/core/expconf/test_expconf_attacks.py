@@ -70,6 +70,7 @@ def test_merged_maps_are_counted() -> None:
     assert f"more than {MAX_VALUES} values" in refused(f"base: &base {{{names}}}\n{uses}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -118,6 +119,7 @@ def test_a_nasty_document_is_refused_with_the_reason(text: str, problem: str) ->
     assert problem in refused(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
@@ -157,6 +159,7 @@ def test_a_large_section_is_refused_with_the_reason(section: dict[str, Any], pro
     assert problem in refused(json.dumps(RUNNABLE | section))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "section",
     [

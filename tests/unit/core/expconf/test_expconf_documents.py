@@ -65,6 +65,7 @@ def test_every_json_object_is_read_back(value: Any) -> None:
     assert read_document(json.dumps(value)) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

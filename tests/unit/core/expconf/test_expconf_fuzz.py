@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,7 @@ def problems_of(text: str) -> tuple[str, ...]:
     return ()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400))
 @given(documents)
 def test_each_configuration_is_valid_or_refused_and_soon(text: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import replace
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -144,14 +144,16 @@ class LivingPool(RuleBasedStateMachine):
         self.pool = PoolState(now=0.0, settings=self.settings)
 
     @initialize(
-        policy=st.sampled_from(FittingPolicy),
+        policy=st.sampled_from(get_args(FittingPolicy)),
         mixed=st.booleans(),
         sizes=st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=4),
     )
     def begin(self, policy: FittingPolicy, mixed: bool, sizes: list[int]) -> None:
         self.pool = replace(
             self.pool,
-            settings=replace(self.settings, fitting_policy=policy, allow_heterogeneous_fits=mixed),
+            settings=self.settings.model_copy(
+                update={"fitting_policy": policy, "allow_heterogeneous_fits": mixed}
+            ),
         )
         for size in sizes:
             self.agent_comes(size, 2)

@@ -16,11 +16,10 @@ from master.core.scheduler.types import (
     Request,
     Running,
     SchedulerSettings,
-    SchedulerType,
 )
 
 NOW = 1000.0
-FAIR_SHARE = SchedulerSettings(type=SchedulerType.FAIR_SHARE)
+FAIR_SHARE = SchedulerSettings(type="fair_share")
 
 
 def requests(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -83,15 +84,15 @@ class Story:
                 offer = Launchable(slots_per_agent=slots, count=count, ready_in_s=minutes * 60)
                 self.pool = replace(self.pool, launchable=(offer,))
             elif part == "preemption":
-                settings = replace(settings, preemption=True)
+                settings = settings.model_copy(update={"preemption": True})
             elif part == "mixed sizes":
-                settings = replace(settings, allow_heterogeneous_fits=True)
+                settings = settings.model_copy(update={"allow_heterogeneous_fits": True})
             elif part == "1 zero-slot place":
                 places = 1
-            elif part in [policy.value for policy in FittingPolicy]:
-                settings = replace(settings, fitting_policy=FittingPolicy(part))
+            elif part in get_args(FittingPolicy):
+                settings = settings.model_copy(update={"fitting_policy": part})
             else:
-                settings = replace(settings, type=SchedulerType(part))
+                settings = settings.model_copy(update={"type": part})
         self.pool = replace(
             self.pool,
             settings=settings,
@@ -276,7 +277,7 @@ def test_the_examples_come_out_as_told(story: str) -> None:
 
 def test_every_policy_has_examples() -> None:
     first_lines = " ".join(story.splitlines()[0] for story in blocks("example"))
-    assert all(policy in first_lines for policy in SchedulerType)
+    assert all(policy in first_lines for policy in get_args(SchedulerType))
 
 
 def test_the_settings_shown_are_the_defaults(tmp_path: Path) -> None:
@@ -291,12 +292,17 @@ def test_the_settings_shown_are_the_defaults(tmp_path: Path) -> None:
     table = table.replace("type: fair_share", "type: priority")
     path.write_text(f"resource_manager:\n  scheduler:\n{table}")
     (pool,) = load(path).pools()
-    assert pool.scheduler == SchedulerSettings(type=SchedulerType.PRIORITY)
+    default = SchedulerSettings()
+    assert pool.scheduler == SchedulerSettings(
+        type="priority",
+        preemption=bool(default.preemption),
+        default_priority=default.usual_priority,
+    )
 
 
 def test_the_warning_shown_is_the_one_given(tmp_path: Path) -> None:
     path = tmp_path / "master.yaml"
     path.write_text(blocks("yaml")[1])
     config = load(path)
-    assert [pool.scheduler.preemption for pool in config.pools()] == [True, False]
+    assert [bool(pool.scheduler.preemption) for pool in config.pools()] == [True, False]
     assert config.warnings == (blocks("text")[0].strip(),)

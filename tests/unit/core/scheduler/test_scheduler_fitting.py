@@ -17,10 +17,10 @@ from master.core.scheduler.fitting import (
     RequestShape,
     whole_agents,
 )
-from master.core.scheduler.types import FittingPolicy, SchedulerSettings
+from master.core.scheduler.types import SchedulerSettings
 
-BEST = SchedulerSettings(fitting_policy=FittingPolicy.BEST)
-WORST = SchedulerSettings(fitting_policy=FittingPolicy.WORST)
+BEST = SchedulerSettings(fitting_policy="best")
+WORST = SchedulerSettings(fitting_policy="worst")
 MIXED = SchedulerSettings(allow_heterogeneous_fits=True)
 
 

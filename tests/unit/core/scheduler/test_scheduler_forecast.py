@@ -164,6 +164,7 @@ class Counted:
         return decide(state)
 
 
+@pytest.mark.slow
 def test_many_ends_are_few_steps_and_little_is_lost() -> None:
     tasks = [work(f"a.{i}", f"n{i // 8}", 1, 60.0 * i + 60) for i in range(800)]
     state = pool([8] * 100, [request("b.0", 8)], tasks)
@@ -175,6 +176,7 @@ def test_many_ends_are_few_steps_and_little_is_lost() -> None:
         assert 60 * slots <= at - NOW <= 60 * slots * 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [600, 3_000])
 def test_a_forecast_that_leads_nowhere_ends(ahead: int) -> None:
     """Short work for ever, with always more of it ahead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -14,7 +15,6 @@ from master.core.scheduler.types import (
     PoolState,
     Request,
     SchedulerSettings,
-    SchedulerType,
 )
 from tests.unit.core.scheduler.living_pool import apply, let_leave, take_away, used
 
@@ -25,10 +25,10 @@ LONGEST_S = 600.0
 AGENTS, SLOTS = 4, 4
 GANG = "gang.0"
 POLICIES = {
-    "fair_share": SchedulerSettings(type=SchedulerType.FAIR_SHARE),
-    "priority": SchedulerSettings(type=SchedulerType.PRIORITY),
-    "priority with preemption": SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True),
-    "round_robin": SchedulerSettings(type=SchedulerType.ROUND_ROBIN),
+    "fair_share": SchedulerSettings(type="fair_share"),
+    "priority": SchedulerSettings(type="priority"),
+    "priority with preemption": SchedulerSettings(type="priority", preemption=True),
+    "round_robin": SchedulerSettings(type="round_robin"),
 }
 NEEDS_NO_GUARD = "priority with preemption"
 
@@ -116,30 +116,34 @@ def waited_s(settings: SchedulerSettings, seed: int, *, slots: int, known: bool)
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["known run times", "unknown run times"])
 @pytest.mark.parametrize("slots", [4, 8, 16])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_gang_waits_no_longer_than_the_guard_and_the_longest_task(
     policy: str, slots: int, known: bool
 ) -> None:
-    settings = replace(POLICIES[policy], reserve_after_s=RESERVE_AFTER_S)
+    settings = POLICIES[policy].model_copy(
+        update={"reserve_after": timedelta(seconds=RESERVE_AFTER_S)}
+    )
     for seed in range(4):
         waited = waited_s(settings, seed, slots=slots, known=known)
         assert waited is not None, f"seed {seed}: it starves"
         assert waited <= RESERVE_AFTER_S + LONGEST_S + 2 * TICK_S, f"seed {seed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != NEEDS_NO_GUARD])
 def test_without_the_guard_it_starves(policy: str) -> None:
     """Or the test above would show nothing."""
-    settings = replace(POLICIES[policy], reserve_after_s=None)
+    settings = POLICIES[policy].model_copy(update={"reserve_after": None})
     waits = [waited_s(settings, seed, slots=16, known=True) for seed in range(4)]
     assert waits == [None] * 4
 
 
 def test_priority_with_preemption_needs_no_guard() -> None:
     """What cannot be preempted does not pass the gang, and fills no more of its agents."""
-    settings = replace(POLICIES[NEEDS_NO_GUARD], reserve_after_s=None)
+    settings = POLICIES[NEEDS_NO_GUARD].model_copy(update={"reserve_after": None})
     for seed in range(4):
         waited = waited_s(settings, seed, slots=16, known=True)
         assert waited is not None
@@ -150,7 +154,9 @@ def test_known_run_times_keep_reserved_slots_in_use() -> None:
     """While agents empty for the gang, what is gone in time runs on them."""
 
     def used_while_reserved(*, known: bool) -> float:
-        settings = replace(POLICIES["round_robin"], reserve_after_s=RESERVE_AFTER_S)
+        settings = POLICIES["round_robin"].model_copy(
+            update={"reserve_after": timedelta(seconds=RESERVE_AFTER_S)}
+        )
         parts = []
         for seed in range(6):
             flow = Flow(settings, seed=seed, slots=16, known=known)

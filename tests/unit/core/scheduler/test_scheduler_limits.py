@@ -11,7 +11,6 @@ from master.core.scheduler.types import (
     PoolState,
     Running,
     SchedulerSettings,
-    SchedulerType,
 )
 from tests.unit.core.scheduler.living_pool import apply, let_leave
 from tests.unit.core.scheduler.small_pool import (
@@ -27,10 +26,10 @@ from tests.unit.core.scheduler.small_pool import (
     text,
 )
 
-PREEMPTION = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+PREEMPTION = SchedulerSettings(type="priority", preemption=True)
 NEVER_ASK = [
-    SchedulerSettings(type=SchedulerType.PRIORITY),
-    SchedulerSettings(type=SchedulerType.ROUND_ROBIN),
+    SchedulerSettings(type="priority"),
+    SchedulerSettings(type="round_robin"),
 ]
 
 

@@ -18,7 +18,6 @@ from master.core.scheduler.types import (
     Request,
     Running,
     SchedulerSettings,
-    SchedulerType,
 )
 from tests.unit.core.scheduler.living_pool import apply, let_leave, take_away
 from tests.unit.core.scheduler.small_pool import (
@@ -35,8 +34,8 @@ from tests.unit.core.scheduler.small_pool import (
     text,
 )
 
-PLAIN = SchedulerSettings(type=SchedulerType.PRIORITY)
-PREEMPTS = replace(PLAIN, preemption=True)
+PLAIN = SchedulerSettings(type="priority")
+PREEMPTS = SchedulerSettings(type="priority", preemption=True)
 
 TOP, MIDDLE, LOW = job("top", 3.0, priority=1), job("mid", 2.0), job("low", 1.0, priority=99)
 BOTH = pytest.mark.parametrize("settings", [PLAIN, PREEMPTS], ids=["plain", "preempts"])
@@ -150,7 +149,7 @@ def test_who_is_first(settings: SchedulerSettings, jobs: list[Job], first: str) 
 def test_the_pool_sets_the_default_priority() -> None:
     wanted = requests("mid", 1, 8) + requests("other", 1, 8)
     jobs = [MIDDLE, job("other", 9.0, priority=42)]
-    state = pool(jobs, wanted, settings=replace(PLAIN, default_priority=50))
+    state = pool(jobs, wanted, settings=SchedulerSettings(type="priority", default_priority=50))
     assert started(decide(state)) == {"other": 1}
 
 

@@ -24,15 +24,15 @@ JOBS = [
     ("policy", "expected"),
     [
         (
-            SchedulerType.PRIORITY,
+            "priority",
             ["urgent", "old", "moved-up", "young", "young-too", "patient"],
         ),
         (
-            SchedulerType.FAIR_SHARE,
+            "fair_share",
             ["patient", "old", "young", "young-too", "urgent", "moved-up"],
         ),
         (
-            SchedulerType.ROUND_ROBIN,
+            "round_robin",
             ["patient", "old", "young", "young-too", "urgent", "moved-up"],
         ),
     ],
@@ -43,7 +43,7 @@ def test_the_order_of_jobs(policy: SchedulerType, expected: list[str]) -> None:
 
 
 def test_a_position_between_two_jobs_is_between_them() -> None:
-    settings = SchedulerSettings(type=SchedulerType.PRIORITY)
+    settings = SchedulerSettings(type="priority")
     old, young = JOBS[1], JOBS[2]
     moved = Job(id="moved", submitted=5.0, position=Decimal("1.0000000000000000000001"))
     assert queue_key(old, settings) < queue_key(moved, settings) < queue_key(young, settings)
@@ -51,6 +51,6 @@ def test_a_position_between_two_jobs_is_between_them() -> None:
 
 def test_requests_follow_their_jobs() -> None:
     wanted = requests("old", 2) + requests("ghost", 1, requested=1.5) + requests("urgent", 1)
-    state = pool(JOBS, wanted, settings=SchedulerSettings(type=SchedulerType.PRIORITY))
+    state = pool(JOBS, wanted, settings=SchedulerSettings(type="priority"))
     ordered = [one.id for one in in_queue_order(state, reversed(wanted))]
     assert ordered == ["urgent.0", "old.0", "old.1", "ghost.0"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from master.core.scheduler import decide
 from master.core.scheduler.queue_order import QueueKey, priority_of, queue_key
 from master.core.scheduler.types import (
     Decision,
-    FittingPolicy,
     PoolState,
     Request,
     SchedulerSettings,
-    SchedulerType,
 )
 from tests.examples import examples
 from tests.unit.core.scheduler.living_pool import (
@@ -37,8 +36,11 @@ OFTEN = settings(
 )
 
 
+pytestmark = pytest.mark.slow
+
+
 class FairShare(LivingPool):
-    settings = SchedulerSettings(type=SchedulerType.FAIR_SHARE, reserve_after_s=None)
+    settings = SchedulerSettings(type="fair_share", reserve_after=None)
 
     def check_policy(self, after: PoolState, decision: Decision) -> None:
         self._check_no_victim_in_vain(after, decision)
@@ -49,9 +51,7 @@ class FairShare(LivingPool):
         With launchable capacity another job's claim may take the slots, and leave its instance to this one.
         """
         others_leave = any(one.releasing for one in self.pool.running)
-        if not decision.release or (
-            others_leave and self.pool.settings.fitting_policy is FittingPolicy.WORST
-        ):
+        if not decision.release or (others_leave and self.pool.settings.fitting_policy == "worst"):
             return  # spread out, what is left of several holes may not be together
         later = let_leave(after)
         starts = decide(later).start
@@ -72,7 +72,7 @@ class FairShare(LivingPool):
 class Priority(LivingPool):
     """Without preemption."""
 
-    settings = SchedulerSettings(type=SchedulerType.PRIORITY, reserve_after_s=None)
+    settings = SchedulerSettings(type="priority", reserve_after=None)
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         """If those that it must not delay could use every agent on which it fits."""
@@ -119,7 +119,7 @@ class Priority(LivingPool):
 
 
 class Preemption(Priority):
-    settings = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+    settings = SchedulerSettings(type="priority", preemption=True)
 
     def is_final(self, after: PoolState) -> bool:
         """While slots are coming back, those behind may be promised others than they were when they were asked for."""
@@ -167,7 +167,7 @@ class Preemption(Priority):
 
 
 class RoundRobin(LivingPool):
-    settings = SchedulerSettings(type=SchedulerType.ROUND_ROBIN, reserve_after_s=None)
+    settings = SchedulerSettings(type="round_robin", reserve_after=None)
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         """Behind the first of its job that waits."""
@@ -195,11 +195,15 @@ class Guarded(LivingPool):
 
 
 class GuardedFairShare(Guarded):
-    settings = replace(FairShare.settings, reserve_after_s=RESERVE_AFTER_S)
+    settings = FairShare.settings.model_copy(
+        update={"reserve_after": timedelta(seconds=RESERVE_AFTER_S)}
+    )
 
 
 class GuardedPriority(Guarded, Priority):
-    settings = replace(Priority.settings, reserve_after_s=RESERVE_AFTER_S)
+    settings = Priority.settings.model_copy(
+        update={"reserve_after": timedelta(seconds=RESERVE_AFTER_S)}
+    )
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         return Guarded.may_wait(self, request, after, decision) or Priority.may_wait(
@@ -213,7 +217,9 @@ class GuardedPriority(Guarded, Priority):
 
 
 class GuardedRoundRobin(Guarded, RoundRobin):
-    settings = replace(RoundRobin.settings, reserve_after_s=RESERVE_AFTER_S)
+    settings = RoundRobin.settings.model_copy(
+        update={"reserve_after": timedelta(seconds=RESERVE_AFTER_S)}
+    )
 
     def may_wait(self, request: Request, after: PoolState, decision: Decision) -> bool:
         return Guarded.may_wait(self, request, after, decision) or RoundRobin.may_wait(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,10 @@ def pool(
 ) -> PoolState:
     return PoolState(
         now=now,
-        settings=SchedulerSettings(reserve_after_s=after, allow_heterogeneous_fits=mixed),
+        settings=SchedulerSettings(
+            reserve_after=None if after is None else timedelta(seconds=after),
+            allow_heterogeneous_fits=mixed,
+        ),
         agents=tuple(AgentState(id=f"n{i}", slots=size) for i, size in enumerate(sizes)),
         running=tuple(running),
     )
@@ -282,8 +286,7 @@ def test_who_starves() -> None:
     assert guard(state, gang("g", 8, waited=AFTER - 1)) is None
     assert guard(state, gang("g", 1)) is None
     assert (
-        guard(replace(state, settings=SchedulerSettings(reserve_after_s=None)), gang("g", 8))
-        is None
+        guard(replace(state, settings=SchedulerSettings(reserve_after=None)), gang("g", 8)) is None
     )
     assert place(state, gang("h", 8, waited=5), gang("g", 8)).at == NOW + 100
 

@@ -8,7 +8,7 @@ import pytest
 
 from master.core.reasons import ReasonKind
 from master.core.scheduler import decide
-from master.core.scheduler.types import Launchable, SchedulerSettings, SchedulerType
+from master.core.scheduler.types import Launchable, SchedulerSettings
 from tests.unit.core.scheduler.small_pool import (
     agents,
     full_of,
@@ -21,7 +21,7 @@ from tests.unit.core.scheduler.small_pool import (
     text,
 )
 
-TURNS = SchedulerSettings(type=SchedulerType.ROUND_ROBIN)
+TURNS = SchedulerSettings(type="round_robin")
 A, B, C = job("a", 1.0), job("b", 2.0), job("c", 3.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,7 +14,6 @@ from master.core.scheduler.types import (
     PoolState,
     Request,
     SchedulerSettings,
-    SchedulerType,
 )
 from tests.unit.core.scheduler.living_pool import apply, let_leave
 from tests.unit.core.scheduler.small_pool import (
@@ -26,12 +26,12 @@ from tests.unit.core.scheduler.small_pool import (
     text,
 )
 
-PREEMPTION = SchedulerSettings(type=SchedulerType.PRIORITY, preemption=True)
+PREEMPTION = SchedulerSettings(type="priority", preemption=True)
 POLICIES = [
-    SchedulerSettings(type=SchedulerType.FAIR_SHARE),
-    SchedulerSettings(type=SchedulerType.PRIORITY),
+    SchedulerSettings(type="fair_share"),
+    SchedulerSettings(type="priority"),
     PREEMPTION,
-    SchedulerSettings(type=SchedulerType.ROUND_ROBIN),
+    SchedulerSettings(type="round_robin"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_victims_make_room_on_agents_of_one_type() -> None:
 def test_a_place_is_reserved_on_agents_of_one_type() -> None:
     """`b` and `c` are free later than `a` and `b` would be."""
     on = machines(a="cpu", b="cuda", c="cuda")
-    settings = replace(POLICIES[3], reserve_after_s=100.0)
+    settings = POLICIES[3].model_copy(update={"reserve_after": timedelta(seconds=100)})
     ends = {"a": 1100.0, "b": 1200.0, "c": 1300.0}
     held = [
         running(fixed(task), {agent: 4}, expected_end=end)

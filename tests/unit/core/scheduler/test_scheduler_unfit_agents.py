@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,7 @@ A100 = MachineFacts(gpu_model="NVIDIA A100-SXM4-80GB", gpu_memory_mib=81_920)
 T4 = MachineFacts(gpu_model="Tesla T4", gpu_memory_mib=15_360)
 SPOT = MachineFacts(gpu_model="A100", market=Market.SPOT, usd_per_hour=10.0)
 UNKNOWN = MachineFacts()
-POLICIES = [SchedulerSettings(type=kind) for kind in SchedulerType]
+POLICIES = [SchedulerSettings(type=kind) for kind in get_args(SchedulerType)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import math
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from searcher_play import Play, stored
@@ -115,6 +116,7 @@ def says(answers: list[Any]) -> str:
     return json.dumps([[action_to_json(a) for a in actions] for actions in answers])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(searcher=searchers, seed=seeds, chance=seeds)
 def test_every_search_ends_once_with_its_whole_quota(

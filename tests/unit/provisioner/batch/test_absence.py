@@ -143,6 +143,7 @@ SYSTEMS: dict[str, Callable[[Iterator[Spoil]], BatchSystem]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 @given(how=st.lists(spoils(), max_size=12))
 def test_a_job_that_lives_is_never_told_to_be_gone(name: str, how: list[Spoil]) -> None:

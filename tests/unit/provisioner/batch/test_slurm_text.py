@@ -69,6 +69,7 @@ def test_every_recorded_state_and_exit_is_known(file: Path) -> None:
                 assert words[place] in _PHASES or words[place] in _CAUSES, line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_no_recorded_output_upsets_any_reader(file: Path) -> None:
     for recorded in steps(file):

@@ -145,6 +145,7 @@ async def story(world: World) -> None:
     await world.states()  # one whose record is still there is looked at again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("lost", [0, 1])
 async def test_whatever_step_it_dies_at_nothing_is_lost_or_submitted_twice(

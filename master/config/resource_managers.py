@@ -1,17 +1,28 @@
-"""`resource_manager: {type: slurm}` or `pbs`: a pool for each partition or queue of one site."""
+"""`resource_manager`: pools of agents, or a pool for each partition or queue of one site."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
-from master.core.expconf.models.schema import FreeMap, Item, Port, Section
+from master.core.expconf.models.schema import (
+    TAG_MARK,
+    FreeMap,
+    Item,
+    Port,
+    Section,
+    discriminated,
+)
+from master.core.scheduler.types import SchedulerSettings
 from provisioner.sections.batch import BatchSection, SiteKeys, pool_section, project_source
+from provisioner.sections.pools import PoolName
 from provisioner.sections.slurm_api import require_slurm
 from windlass.base.no_effect import NoEffect
 
+MANAGERS = ("agent", "slurm", "pbs")
+PLANNED_MANAGERS = ("kubernetes", "dispatcher")
 _NO_LAUNCHER = NoEffect("there is no launcher: the master submits jobs itself", together=True)
 _NOT_SERVED = NoEffect("tasks on nodes serve nothing to users yet")
 _ONE_MANAGER = NoEffect(
@@ -28,6 +39,33 @@ class ManagerNames(Section):
     """Of old releases."""
     metadata: Annotated[dict[str, str], _ONE_MANAGER] = Field(default_factory=dict)
     """Shown beside its name."""
+
+
+class AgentResourceManager(ManagerNames):
+    """Pools of agents."""
+
+    type: Literal["agent"] = "agent"
+    """Others are refused."""
+    scheduler: SchedulerSettings = SchedulerSettings()
+    """Of every pool that has no section of its own."""
+    default_aux_resource_pool: PoolName | None = None
+    """Where work without slots goes that names no pool. None: the only pool, or the one called `default`."""
+    default_compute_resource_pool: PoolName | None = None
+    """Where work with slots goes that names no pool. None: the only pool, or the one called `default`."""
+    no_default_resource_pools: bool = False
+    """Whoever submits must name a pool."""
+    require_authentication: bool = False
+    """true is refused: agents join with a token."""
+    client_ca: Annotated[str, NoEffect("agents join with a token, not with a certificate")] = ""
+    """The authority of agents' certificates."""
+
+    @model_validator(mode="after")
+    def _no_false_safety(self) -> AgentResourceManager:
+        if self.require_authentication:
+            raise ValueError(
+                "require_authentication is not supported yet: agents join with a token instead"
+            )
+        return self
 
 
 def _gpu_alias(value: Any) -> Any:
@@ -172,3 +210,25 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "container_runtime": ("container_run_type",),
     "master_url": ("master_host",),
 }
+
+
+def _known_manager(value: Any) -> Any:
+    name = value.get("type", "agent") if isinstance(value, dict) else None
+    if name in PLANNED_MANAGERS:
+        raise ValueError(f"resource manager type {name} is not supported yet")
+    if isinstance(name, str) and name not in MANAGERS:
+        raise ValueError(f'type "{name}" is unknown: use one of {", ".join(MANAGERS)}')
+    return value
+
+
+def _manager_tag(value: Any) -> str | None:
+    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return TAG_MARK + ("agent" if name is None else "batch" if name != "agent" else str(name))
+
+
+ResourceManagerSection: TypeAlias = Annotated[
+    Annotated[AgentResourceManager, Tag(TAG_MARK + "agent")]
+    | Annotated[BatchResourceManager, Tag(TAG_MARK + "batch")],
+    discriminated(_manager_tag, "type is unknown"),
+    BeforeValidator(_known_manager),
+]

@@ -1,4 +1,4 @@
-"""`resource_manager` and `resource_pools`: the sections as written, and each pool with everything resolved."""
+"""`resource_pools`: the sections as written, and each pool with everything resolved."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard
 
-from pydantic import BeforeValidator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from master.config.batch_manager import BatchResourceManager, ManagerNames
-from master.config.providers import EmbeddedSection, MachineSection, ProviderSection
-from master.config.scheduler import SchedulerSection
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.models.durations import (
     AUTO,
@@ -20,13 +17,11 @@ from master.core.expconf.models.durations import (
     PositiveDuration,
 )
 from master.core.expconf.models.schema import (
-    TAG_MARK,
     FreeMap,
     Item,
     Items,
     NonNegative,
     Positive,
-    discriminated,
 )
 from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
@@ -38,65 +33,14 @@ from provisioner.planning.scale_down.idle_time import MOST_IDLE_S
 from provisioner.planning.scale_down.stopped_agents import StoppedAgents
 from provisioner.sections.batch import BatchKeys, BatchSection, HpcSection
 from provisioner.sections.cloud import CloudSection
+from provisioner.sections.providers import EmbeddedSection, MachineSection, ProviderSection
 from provisioner.types import PoolSettings
 from windlass.base.no_effect import NoEffect
 
-DEFAULT_POOL = "default"
 DEFAULT_MAX_INSTANCES = 5
 DEFAULT_IDLE_PERIOD = timedelta(minutes=5)
-MANAGERS = ("agent", "slurm", "pbs")
-PLANNED_MANAGERS = ("kubernetes", "dispatcher")
 
 PoolName: TypeAlias = Annotated[str, Field(min_length=1)]
-
-
-class AgentResourceManager(ManagerNames):
-    """Pools of agents."""
-
-    type: Literal["agent"] = "agent"
-    """Others are refused."""
-    scheduler: SchedulerSection = SchedulerSection()
-    """Of every pool that has no section of its own."""
-    default_aux_resource_pool: PoolName | None = None
-    """Where work without slots goes that names no pool. None: the only pool, or the one called `default`."""
-    default_compute_resource_pool: PoolName | None = None
-    """Where work with slots goes that names no pool. None: the only pool, or the one called `default`."""
-    no_default_resource_pools: bool = False
-    """Whoever submits must name a pool."""
-    require_authentication: bool = False
-    """true is refused: agents join with a token."""
-    client_ca: Annotated[str, NoEffect("agents join with a token, not with a certificate")] = ""
-    """The authority of agents' certificates."""
-
-    @model_validator(mode="after")
-    def _no_false_safety(self) -> AgentResourceManager:
-        if self.require_authentication:
-            raise ValueError(
-                "require_authentication is not supported yet: agents join with a token instead"
-            )
-        return self
-
-
-def _known_manager(value: Any) -> Any:
-    name = value.get("type", "agent") if isinstance(value, dict) else None
-    if name in PLANNED_MANAGERS:
-        raise ValueError(f"resource manager type {name} is not supported yet")
-    if isinstance(name, str) and name not in MANAGERS:
-        raise ValueError(f'type "{name}" is unknown: use one of {", ".join(MANAGERS)}')
-    return value
-
-
-def _manager_tag(value: Any) -> str | None:
-    name = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return TAG_MARK + ("agent" if name is None else "batch" if name != "agent" else str(name))
-
-
-ResourceManagerSection: TypeAlias = Annotated[
-    Annotated[AgentResourceManager, Tag(TAG_MARK + "agent")]
-    | Annotated[BatchResourceManager, Tag(TAG_MARK + "batch")],
-    discriminated(_manager_tag, "type is unknown"),
-    BeforeValidator(_known_manager),
-]
 
 
 class PoolSection(Item):
@@ -124,7 +68,7 @@ class PoolSection(Item):
     task_container_defaults: FreeMap | None = Field(default=None, repr=False)
     """Over the cluster's section of that name, for tasks in this pool."""
     # Raw, because defaults are filled in only after it was laid over the cluster's. Checked as that section is.
-    scheduler: SchedulerSection | None = None
+    scheduler: SchedulerSettings | None = None
     """Replaces the resource manager's section whole."""
     provider: ProviderSection | None = None
     """Where its machines come from. None, and no `providers`: a static pool, of agents that come by themselves."""
@@ -292,6 +236,8 @@ class ResolvedPool:
     scheduler: SchedulerSettings
     task_container_defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Raw, the pool's over the cluster's: what `expconf.ClusterDefaults` takes."""
+    closed: str = ""
+    """Why nothing new is taken: the pool is kept for what runs there. Empty: it is open."""
 
     @property
     def name(self) -> str:
@@ -314,6 +260,25 @@ class ResolvedPool:
     @property
     def is_elastic(self) -> bool:
         return bool(self.providers)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Its agents come and go with demand. Those of a static pool come by themselves."""
+        return self.is_elastic or self.batch is not None or bool(self.closed)
+
+    @property
+    def kind(self) -> str:
+        """What screens call it: `static`, or the type of its provider."""
+        if self.batch is not None:
+            return self.batch.type
+        return self.providers[0].type if self.is_elastic else "static"
+
+    @property
+    def container_runtime(self) -> str:
+        """What its agents are told to run images with. Empty: they are told nothing here, or different things."""
+        sections = [self.batch] if self.batch is not None else self.providers
+        told = {one.container_runtime if isinstance(one, BatchKeys) else None for one in sections}
+        return (told.pop() or "") if len(told) == 1 else ""
 
     @property
     def task_metadata(self) -> str:

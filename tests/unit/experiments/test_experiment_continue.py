@@ -1,0 +1,121 @@
+"""Continuing is one commit: a master that dies at any moment has either not begun it, or goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from master.experiments.lifecycle.state import Phase
+from master.experiments.reports.service import CheckpointReport
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
+from rm_backends.base import ContainerPhase
+from tests.fakes.actors import ADMIN
+from tests.fakes.scripted_cluster import ScriptedCluster
+from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidState, StoreUnavailable
+
+SINGLE = """
+name: first
+entrypoint: python3 train.py
+searcher: {name: single, metric: loss}
+hyperparameters: {lr: {type: double, minval: 0, maxval: 1}}
+"""
+CHANGED = "hyperparameters: {depth: 3}\nreproducibility: {experiment_seed: 77}\n"
+
+
+async def trained(folder: Path, clock: ManualClock) -> ScriptedCluster:
+    """Experiment 1 has completed; it left a checkpoint after 4 steps."""
+    cluster = await ScriptedCluster.start(folder, clock)
+    await cluster.create(SINGLE)
+    await cluster.grant()
+    await cluster.report(ContainerPhase.RUNNING)
+    report = CheckpointReport(
+        uuid="four",
+        task_id=cluster.run.task_id,
+        allocation_id=cluster.run.id,
+        resources={"model": 10},
+        metadata={"steps_completed": 4},
+    )
+    await cluster.reports.checkpoint(report)
+    await cluster.exit(0)
+    clock.advance(1)
+    return cluster
+
+
+@pytest.fixture
+async def ended(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ScriptedCluster]:
+    cluster = await trained(tmp_path, clock)
+    yield cluster
+    await cluster.crash()
+
+
+async def test_a_master_that_dies_after_the_commit_goes_on_with_it(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    cluster = await trained(tmp_path, clock)
+    hparams, request_id = cluster.trial.hparams, cluster.trial.request_id
+    await cluster.cut_after(1, cluster.experiments.continue_(1, CHANGED, by=ADMIN))
+    assert f"1.{request_id}-1.2" not in {of for _, of in cluster.rm.take()}
+    await cluster.crash()
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    trial = cluster.trial
+    assert cluster.only.state.phase is Phase.ACTIVE
+    assert (trial.run_id, trial.latest_checkpoint) == (2, "four")
+    assert trial.hparams.keys() == {*hparams, "depth"}
+    assert [record.request.allocation_id for record in cluster.rm.records] == [cluster.run.id]
+    assert cluster.run.task_id == f"1.{trial.request_id}-1"
+    await cluster.grant()
+    await cluster.report(ContainerPhase.RUNNING)
+    assert cluster.rm.specs[cluster.run.id].allocation_id == cluster.run.id
+    await cluster.exit(0)
+    assert cluster.only.state.phase is Phase.COMPLETED
+    await cluster.crash()
+
+
+async def test_what_is_not_committed_has_not_begun(ended: ScriptedCluster) -> None:
+    ended.store.full = True
+    with pytest.raises(StoreUnavailable):
+        await ended.experiments.continue_(1, by=ADMIN)
+    ended.store.full = False
+    assert ended.experiments.live(1) is None
+    tasks = await ended.store.read(select(tables.Task.id))
+    assert len(tasks) == 1
+    await ended.experiments.continue_(1, by=ADMIN)
+    assert ended.trial.latest_checkpoint == "four"
+
+
+async def test_a_deletion_that_was_faster_wins(ended: ScriptedCluster) -> None:
+    uow = UnitOfWork()
+    uow.update(tables.Experiment, {"id": 1}, {"state": "DELETING"})
+    read, deleted = ended.store.read, False
+
+    async def delete_meanwhile(*args: object, **options: object) -> object:
+        nonlocal deleted
+        rows = await read(*args, **options)  # type: ignore[arg-type, call-overload]
+        if not deleted and "FROM checkpoint" in str(args[0]):
+            deleted = True
+            await ended.store.commit(uow)
+        return rows
+
+    ended.store.read = delete_meanwhile  # type: ignore[method-assign, assignment]
+    with pytest.raises(InvalidState, match="in non terminal state 'DELETING'"):
+        await ended.experiments.continue_(1, by=ADMIN)
+    assert deleted
+    assert ended.experiments.live(1) is None
+
+
+async def test_twice_at_once_continues_once(ended: ScriptedCluster) -> None:
+    await ended.experiments.continue_(1, by=ADMIN)
+    with pytest.raises(InvalidState, match="non terminal state 'ACTIVE'"):
+        await ended.experiments.continue_(1, by=ADMIN)
+    assert ended.trial.run_id == 2
+
+
+async def test_a_deleted_checkpoint_is_not_gone_on_from(ended: ScriptedCluster) -> None:
+    await ended.reports.patch_checkpoints({"four": {}}, by=ADMIN)
+    await ended.experiments.continue_(1, by=ADMIN)
+    assert (ended.trial.latest_checkpoint, ended.trial.latest_checkpoint_steps) == (None, 0)

@@ -19,6 +19,7 @@ from master.api.cluster import description, monitoring
 from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
+from master.api.experiments import finding as experiment_finding
 from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
 from master.api.http.browsers import BrowserRules
@@ -55,6 +56,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
+    *experiment_finding.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

@@ -25,6 +25,7 @@ from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
+from master.experiments.finding.queries import Finder
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.queries.checkpoints import CheckpointQueries
 from master.experiments.queries.experiments import ExperimentQueries
@@ -230,6 +231,7 @@ class Reads:
 
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
+        self.finder = Finder(store)
         self.metrics = MetricQueries(store)
         self.checkpoints = CheckpointQueries(store)
         self.tasks = TaskQueries(store)

@@ -72,6 +72,11 @@ class Store:
         """Of the lease this master took; 0 before."""
         return self._epoch
 
+    @property
+    def dialect(self) -> str:
+        """Of SQL: sqlite or postgresql."""
+        return self._database.dialect
+
     async def take_lease(self, who: LeaderCandidate | str) -> int:
         """Lead from now on. Raises LeaseHeld while another master leads, LeaseLost if one begins at this moment."""
         candidate = LeaderCandidate(master_id=who) if isinstance(who, str) else who

@@ -55,6 +55,7 @@ class CuttableDatabase:
     def __init__(self, inner: Database, process: MasterProcess) -> None:
         self._inner = inner
         self._process = process
+        self.dialect = inner.dialect
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         process = self._process

@@ -14,21 +14,26 @@ from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.experiments import TrialRow
 from master.store.tables import Checkpoint, Metric
+from master.store.tables import Trial as TrialRecord
 
 
 def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
     """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation."""
-    if live is None:
-        phase, experiment = Phase(row.trial.state), Phase(row.experiment_state)
+    return run_state(row.trial, row.experiment_state, live)
+
+
+def run_state(trial: TrialRecord, experiment_state: str, live: LiveExperiment | None) -> TrialState:
+    known = live.state.trials.get(trial.request_id) if live is not None else None
+    if live is None or known is None:
+        phase, experiment = Phase(trial.state), Phase(experiment_state)
         if phase is Phase.ACTIVE:
             return TrialState.PAUSED if experiment is Phase.PAUSED else TrialState.QUEUED
         return TrialState[phase]
-    trial = live.state.trials[row.trial.request_id]
-    if trial.phase is not Phase.ACTIVE:
-        return TrialState[trial.phase]
+    if known.phase is not Phase.ACTIVE:
+        return TrialState[known.phase]
     if live.state.phase is Phase.PAUSED:
         return TrialState.PAUSED
-    return TrialState[allocation_state(trial.open_allocation)]
+    return TrialState[allocation_state(known.open_allocation)]
 
 
 def trial(

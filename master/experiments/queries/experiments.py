@@ -163,6 +163,19 @@ class ExperimentQueries:
             return cut([r for r in rows if set(where.labels) <= set(r.experiment.labels)], page)
         return await read_page(self._store, statement, ExperimentRow, EXPERIMENT_SORTS, page, _E.id)
 
+    async def experiments_by_id(
+        self, experiment_ids: Sequence[int], visible: Visibility
+    ) -> dict[int, ExperimentRow]:
+        """Those that are gone meanwhile are left out."""
+        statement = _experiments(visible).where(_E.id.in_(experiment_ids))
+        return {r.experiment.id: r for r in await self._store.read(statement, ExperimentRow)}
+
+    async def trials_by_id(
+        self, trial_ids: Sequence[int], visible: Visibility
+    ) -> Sequence[TrialRow]:
+        """In any order; those that are gone meanwhile are left out."""
+        return await self._store.read(_trials(visible).where(_T.id.in_(trial_ids)), TrialRow)
+
     async def best_trial(
         self, experiment_id: int, *, smaller_is_better: bool
     ) -> tables.Trial | None:

@@ -23,6 +23,11 @@ T = TypeVar("T")
 class Database(Protocol):
     """Raises what SQLAlchemy raises; `master.store.sql.faults` translates."""
 
+    @property
+    def dialect(self) -> str:
+        """Of SQL: sqlite or postgresql."""
+        ...
+
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction on the only writing connection; durable when this returns.
 

@@ -26,6 +26,8 @@ _TRANSACTION_STATUS = text("SELECT txid_status(:id)")
 
 
 class PostgresDatabase:
+    dialect = "postgresql"
+
     def __init__(self, url: URL) -> None:
         self._writer = _engine(url, pool_size=1, pool_recycle=3600)
         self._reader = _engine(

@@ -32,6 +32,8 @@ class SqliteDatabase:
     `synchronous` FULL survives power loss; NORMAL may lose the last transactions then, never at a kill.
     """
 
+    dialect = "sqlite"
+
     def __init__(
         self, path: Path | None, *, inline: bool, synchronous: Literal["FULL", "NORMAL"]
     ) -> None:

@@ -49,6 +49,8 @@ async def gather(world: ApiWorld) -> list[Reply]:
     async def note(name: str, method: str, path: str, body: Any = None, **options: Any) -> None:
         replies.append((path, f"v1{name}", await world.ok(method, path, body, **options)))
 
+    await note("SearchRunsResponse", "POST", "/api/v1/runs", {"sort": "id=desc"})
+    await note("SearchExperimentsResponse", "POST", "/api/v1/experiments-search", {})
     login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")

@@ -18,6 +18,8 @@ T = TypeVar("T")
 class ScriptedDatabase:
     """Applies to a list; each transaction waits for a permit, and rolls back when `work` fails."""
 
+    dialect = "none"
+
     def __init__(self) -> None:
         self.committed: list[str] = []
         self.transactions: list[list[str]] = []

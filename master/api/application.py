@@ -20,7 +20,7 @@ from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
-from master.api.experiments import preview_gc
+from master.api.experiments import model_files, preview_gc
 from master.api.experiments import routes as experiments
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -57,6 +57,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
     *experiment_finding.router.routes,
+    *model_files.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

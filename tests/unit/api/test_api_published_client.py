@@ -74,6 +74,8 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("PutExperimentLabelResponse", "PUT", f"{experiment}/labels/x")
     await note("DeleteExperimentLabelResponse", "DELETE", f"{experiment}/labels/x")
     await note("GetModelDefResponse", "GET", f"{experiment}/model_def")
+    await note("GetModelDefTreeResponse", "GET", f"{experiment}/file_tree")
+    await note("GetModelDefFileResponse", "POST", f"{experiment}/file", {"path": "train.py"})
     await note("GetExperimentCheckpointsResponse", "GET", f"{experiment}/checkpoints")
     await note("GetTrialCheckpointsResponse", "GET", f"/api/v1/trials/{trial}/checkpoints")
     await note("GetCheckpointResponse", "GET", "/api/v1/checkpoints/c-1")

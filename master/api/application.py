@@ -20,7 +20,7 @@ from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
-from master.api.experiments import model_files, preview_gc
+from master.api.experiments import model_files, preview_gc, preview_search
 from master.api.experiments import routes as experiments
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -66,6 +66,7 @@ ROUTES: Sequence[BaseRoute] = (
     *checkpoints.router.routes,
     *checkpoint_downloads.router.routes,
     *preview_gc.router.routes,
+    *preview_search.router.routes,
     *runs.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,

@@ -15,8 +15,10 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
+from master.core.expconf import ExperimentConfig
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
+from master.core.searcher.search import Search
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
 from master.experiments.lifecycle import machine
@@ -129,6 +131,10 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner, template)
+
+    async def preview_search(self, document: JsonMapping) -> tuple[ExperimentConfig, Search]:
+        """The search of such an experiment. Raises InvalidConfig; creates nothing."""
+        return await in_parsing_thread(self._admission.preview, document)
 
     async def would_request(
         self, text: str, *, by: Actor, template: Template | None = None

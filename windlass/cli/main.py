@@ -148,6 +148,18 @@ def doctor(
     run_doctor(ctx, as_json, offline=offline)
 
 
+@app.command("preview-search")
+def preview_search(
+    ctx: typer.Context,
+    config_file: Annotated[Path, typer.Argument(help="Experiment configuration (YAML).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show how many trials a hyperparameter search would train, and for how long. Submits nothing."""
+    from windlass.cli.experiment.preview_search import preview
+
+    preview(ctx, config_file, as_json=as_json)
+
+
 @app.command()
 def tunnel(
     ctx: typer.Context,

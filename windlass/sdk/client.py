@@ -213,6 +213,11 @@ class Client:
         body = {"id": experiment_id, "overrideConfig": override}
         return self.session.post("/api/v1/experiments/continue", body)
 
+    def preview_search(self, config: Json) -> Json:
+        """What the search of such an experiment would train. Keys: `config` (its searcher), `trials`."""
+        body = {"config": config}
+        return dict(self.session.post("/api/v1/preview-hp-search", body)["summary"])
+
     def fork_experiment(
         self, parent_id: int, config: str, *, activate: bool = True, project_id: int | None = None
     ) -> Json:

@@ -21,7 +21,7 @@ from master.allocations.mounts import (
     storage_unwritable,
 )
 from master.allocations.policy import ClusterPolicy
-from master.core.expconf import ClusterDefaults, ExperimentConfig, complete, parse
+from master.core.expconf import ClusterDefaults, ExperimentConfig, check, complete, parse
 from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
 from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
@@ -104,17 +104,7 @@ class Admission:
         is_complete: bool = False,
     ) -> CheckedExperiment:
         """`given`: what somebody wrote and should hear of."""
-        name = f"Experiment ({self._ids.uuid()[:8]})"
-        seed = int(self._clock.now().timestamp()) % 2**31
-        resources = raw.get("resources") or {}
-        wanted, aux = (
-            str(resources.get("resource_pool") or ""),
-            resources.get("slots_per_trial") == 0,
-        )
-        pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
-        # What lies under a complete one is in it already: lists would have it twice.
-        defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
-        config = complete(raw, defaults=defaults, seed=seed, name=name)
+        config, pool = self._completed(raw, is_complete=is_complete)
         self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
         search = search_of(config)
@@ -128,6 +118,30 @@ class Admission:
             warnings=fit.launch_warnings,
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
+
+    def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
+        """The complete configuration and its search, whether or not it could run here. Blocks."""
+        config, _ = self._completed(check(document), has_program=False)
+        search = search_of(config)
+        check_limits(search)
+        return config, search
+
+    def _completed(
+        self, raw: Mapping[str, Any], *, is_complete: bool = False, has_program: bool = True
+    ) -> tuple[ExperimentConfig, str]:
+        """With the defaults of its pool, which is answered, too."""
+        name = f"Experiment ({self._ids.uuid()[:8]})"
+        seed = int(self._clock.now().timestamp()) % 2**31
+        resources = raw.get("resources") or {}
+        wanted, aux = (
+            str(resources.get("resource_pool") or ""),
+            resources.get("slots_per_trial") == 0,
+        )
+        pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
+        # What lies under a complete one is in it already: lists would have it twice.
+        defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
+        config = complete(raw, defaults=defaults, seed=seed, name=name, unmanaged=not has_program)
+        return config, pool
 
     def check_pool(self, settings: RunSettings) -> tuple[str, ...]:
         """Whether an experiment may run in the pool of `settings`: launch warnings. Raises NotFound, Unsatisfiable."""

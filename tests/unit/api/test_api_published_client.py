@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.fakes.api_world import ASHA, PASSWORD, SINGLE, ApiWorld, api_world, file
 
@@ -66,6 +67,9 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetTemplatesResponse", "GET", "/api/v1/templates")
     create = {"config": SINGLE, "activate": False, "parentId": id_}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", create)
+    for text in (SINGLE, ASHA):
+        preview = {"config": yaml.safe_load(text)}
+        await note("PreviewHPSearchResponse", "POST", "/api/v1/preview-hp-search", preview)
     await note("GetExperimentResponse", "GET", f"/api/v1/experiments/{search}")
     await note("GetExperimentsResponse", "GET", "/api/v1/experiments?showTrialData=true")
     await note("GetExperimentTrialsResponse", "GET", f"{experiment}/trials")

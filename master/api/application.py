@@ -37,7 +37,7 @@ from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
 from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
-from master.api.trials import metrics, runs
+from master.api.trials import metrics, run_actions, runs
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.users import session
@@ -68,6 +68,7 @@ ROUTES: Sequence[BaseRoute] = (
     *preview_gc.router.routes,
     *preview_search.router.routes,
     *runs.router.routes,
+    *run_actions.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,
     *logs.router.routes,

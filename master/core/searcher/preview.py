@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from master.core.searcher.adaptive import Tournament
 from master.core.searcher.asha import Asha
+from master.core.searcher.random_search import RandomSearch
 from master.core.searcher.search import Search
 
 
@@ -27,8 +28,10 @@ def planned_trials(search: Search) -> Sequence[PlannedTrials]:
             return _stopped_at(brackets)
         case Asha() as bracket:
             return _stopped_at((bracket,))
-        case method:
-            return (PlannedTrials(method.max_trials),)
+        case RandomSearch(max_trials=count):  # a grid is one, too
+            return (PlannedTrials(count),)
+        case other:
+            raise TypeError(f"{type(other).__name__} has no preview")
 
 
 def _stopped_at(brackets: Sequence[Asha]) -> Sequence[PlannedTrials]:

@@ -51,6 +51,17 @@ class FoundRun(NamedTuple):
     checkpoint_size: int
 
 
+class RunPlace(NamedTuple):
+    """What decides what may be done to a run."""
+
+    id: int
+    state: str
+    experiment_id: int
+    project_id: int
+    archived: bool
+    is_multitrial: bool
+
+
 class FoundExperiment(NamedTuple):
     id: int
     best_trial_id: int | None
@@ -70,6 +81,12 @@ class Finder:
     async def run_ids(self, search: Search, now: datetime, visible: Visibility) -> list[int]:
         """All that match, in order."""
         return await self._store.read(self._runs(search, now, visible))
+
+    async def run_places(self, ids: Sequence[int], visible: Visibility) -> list[RunPlace]:
+        """Of those that there are, in any order."""
+        statement = statements.run_places(portable(self._store.dialect))
+        where = (_T.id.in_(ids), *project_visible(_E.project_id, visible))
+        return await self._store.read(statement.where(*where), RunPlace)
 
     async def experiment_ids(self, search: Search, now: datetime, visible: Visibility) -> list[int]:
         """All that match, in order."""

@@ -123,7 +123,7 @@ class Runs:
             "localId": (
                 select(local_id(_P.name, _T.id)).where(of_project).correlate(_E, _T)
             ).scalar_subquery(),
-            "isExpMultitrial": _searcher(self.db, "name") != "single",
+            "isExpMultitrial": _is_multitrial(self.db),
             "parentArchived": (
                 select(parent_archived())
                 .join_from(_P, _W, _W.id == _P.workspace_id)
@@ -220,6 +220,17 @@ def _of_experiment(db: Portable) -> Mapping[str, SQLColumnExpression[Any]]:
         "externalExperimentId": _E.external_id,
         "archived": _E.archived,
     }
+
+
+def run_places(db: Portable) -> Select[int, str, int, int, bool, bool]:
+    """Of all runs."""
+    return select(_T.id, _T.state, _E.id, _E.project_id, _E.archived, _is_multitrial(db)).join(
+        _E, _E.id == _T.experiment_id
+    )
+
+
+def _is_multitrial(db: Portable) -> ColumnElement[bool]:
+    return _searcher(db, "name") != "single"
 
 
 def _searcher(db: Portable, key: str) -> Expression:

@@ -156,6 +156,9 @@ async def gather(world: ApiWorld) -> list[Reply]:
         replies += [(path, f"v1{name}", item) for item in lines]
     validate = {"config": SINGLE, "validateOnly": True}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", validate)
+    runs = {"runIds": [world.trial_id(other), 999], "projectId": 1}
+    for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive"):
+        await note(f"{action}RunsResponse", "POST", f"/api/v1/runs/{action.lower()}", runs)
     await world.finish(run)
     await note("GetExperimentResponse", "GET", experiment)
     await note("GetTrialResponse", "GET", f"/api/v1/trials/{trial}")

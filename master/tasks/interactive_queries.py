@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, func, or_, select
 
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
@@ -14,9 +15,12 @@ from master.store.paging import Page, Paged, Sorts, read_page
 from master.store.store import Store
 from master.store.visible import workspace_visible
 from master.tasks.kinds import KINDS
+from master.tasks.state import TaskPhase
 from windlass.base.errors import NotFound
 
 _C, _U = tables.Command, tables.User
+
+_ACTIVE = [phase.value for phase in TaskPhase if phase is not TaskPhase.TERMINATED]
 
 SORTS: Sorts = {
     "start_time": _C.created_at,
@@ -42,6 +46,11 @@ class InteractiveRow(NamedTuple):
     task: tables.Command
     username: str
     display_name: str
+
+
+class _Count(NamedTuple):
+    type: str
+    number: int
 
 
 class InteractiveQueries:
@@ -72,6 +81,16 @@ class InteractiveQueries:
         if not where.with_ended:
             statement = statement.where(_C.ended_at.is_(None))
         return await read_page(self._store, statement, InteractiveRow, SORTS, page, _C.id)
+
+    async def active_counts(self, visible: Visibility) -> Mapping[str, int]:
+        """How many have not ended, by type; those of which there is none are left out."""
+        rows = await self._store.read(
+            select(_C.type, func.count())
+            .where(_C.state.in_(_ACTIVE), *workspace_visible(_C.workspace_id, visible))
+            .group_by(_C.type),
+            _Count,
+        )
+        return {row.type: row.number for row in rows}
 
 
 def _tasks(visible: Visibility, type_: JobType | None) -> Select[tables.Command, str, str]:

@@ -46,6 +46,15 @@ class TaskQueries:
             .order_by(allocation.run_id.desc())
         )
 
+    async def allocation(self, allocation_id: str, visible: Visibility) -> tables.Allocation:
+        """Of one that is over, too. Raises NotFound."""
+        allocation = tables.Allocation
+        here = (allocation.id == allocation_id, *task_visible(allocation.task_id, visible))
+        row = await self._store.read_one(select(allocation).where(*here))
+        if row is None:
+            raise NotFound("allocation", allocation_id)
+        return row
+
     async def batch_jobs(self, task_id: str) -> Sequence[tables.BatchLease]:
         """Jobs at the site for its allocations, in the order in which they were to be submitted."""
         lease, allocation = tables.BatchLease, tables.Allocation

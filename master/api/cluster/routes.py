@@ -53,6 +53,10 @@ class MasterReply(TypedDict):
     clusterMessage: JsonObject | None
 
 
+class TelemetryReply(TypedDict):
+    enabled: bool
+
+
 class MasterConfigReply(TypedDict):
     config: JsonObject
     """Secrets are masked."""
@@ -103,6 +107,13 @@ async def get_master(api: TheApi) -> Reply[MasterReply]:
             "clusterMessage": None,
         }
     )
+
+
+@router.get("/api/v1/master/telemetry")
+@public
+async def telemetry() -> Reply[TelemetryReply]:
+    """Nothing is ever reported to anybody."""
+    return reply({"enabled": False})
 
 
 @router.get("/api/v1/master/config")

@@ -74,6 +74,19 @@ class TaskReply(TypedDict):
     task: Task
 
 
+class AllocationReply(TypedDict):
+    allocation: Allocation
+
+
+class TaskCountsReply(TypedDict):
+    """Of those that have not ended."""
+
+    commands: int
+    notebooks: int
+    shells: int
+    tensorboards: int
+
+
 class ListedGenericTask(TypedDict):
     taskId: str
     name: str

@@ -13,7 +13,14 @@ from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.tasks import generic_wire, wire
-from master.api.tasks.replies import AllocationSummary, LiveTasksReply, OldSummary, TaskReply
+from master.api.tasks.replies import (
+    AllocationReply,
+    AllocationSummary,
+    LiveTasksReply,
+    OldSummary,
+    TaskCountsReply,
+    TaskReply,
+)
 from master.auth.permissions import Action
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
@@ -27,6 +34,29 @@ async def context_directory(task_id: str, visible: Visible, api: TheApi) -> Repl
     blob = await api.reads.tasks.context_of_task(task_id, visible)
     content = await api.services.blobs.get(blob) if blob else b""
     return reply({"b64Tgz": base64.b64encode(content).decode()})
+
+
+@router.get("/api/v1/tasks/count")
+@permit(Action.VIEW_INTERACTIVE, VISIBLE)
+async def count(visible: Visible, api: TheApi) -> Reply[TaskCountsReply]:
+    counts = await api.reads.interactive.active_counts(visible)
+    return reply(
+        {
+            "commands": counts.get(JobType.COMMAND, 0),
+            "notebooks": counts.get(JobType.NOTEBOOK, 0),
+            "shells": counts.get(JobType.SHELL, 0),
+            "tensorboards": counts.get(JobType.TENSORBOARD, 0),
+        }
+    )
+
+
+@router.get("/api/v1/allocations/{allocation_id}")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def get_allocation(
+    allocation_id: str, visible: Visible, api: TheApi
+) -> Reply[AllocationReply]:
+    row = await api.reads.tasks.allocation(allocation_id, visible)
+    return reply({"allocation": wire.allocation(row)})
 
 
 @router.get("/api/v1/tasks/{task_id}")

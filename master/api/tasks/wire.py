@@ -39,7 +39,7 @@ def task(
         "taskType": TaskType[row.type],
         "startTime": time(row.created_at),
         "endTime": time(row.ended_at),
-        "allocations": [_allocation(allocation) for allocation in allocations],
+        "allocations": [allocation(one) for one in allocations],
         "batchJobs": [_batch_job(lease_from_document(one.document)) for one in batch_jobs],
     }
 
@@ -67,7 +67,7 @@ def _moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _allocation(row: Allocation) -> replies.Allocation:
+def allocation(row: Allocation) -> replies.Allocation:
     state = allocation_from_document(row.document)
     return {
         "allocationId": state.id,

@@ -365,6 +365,7 @@ async def test_users_and_workspaces(world: ApiWorld) -> None:
 async def test_who_the_master_is_needs_no_token(world: ApiWorld) -> None:
     assert (await world.ok("GET", "/info", token=""))["version"] == "0.38.1"
     assert (await world.ok("GET", "/api/v1/master", token=""))["clusterId"] == "cluster"
+    assert await world.ok("GET", "/api/v1/master/telemetry", token="") == {"enabled": False}
     document = await world.ok("GET", "/api/v1/openapi.json", token="")
     assert document["info"]["title"] == "Windlass"
     assert await world.ok("GET", "/openapi.json", token="") == document

@@ -103,6 +103,10 @@ async def test_a_command_is_a_task_and_a_job(world: ApiWorld) -> None:
     task = (await world.ok("GET", f"/api/v1/tasks/{id_}"))["task"]
     assert (task["taskType"], task["endTime"]) == ("TASK_TYPE_COMMAND", None)
     assert [a["allocationId"] for a in task["allocations"]] == [run.id]
+    shown = await world.ok("GET", f"/api/v1/allocations/{run.id}")
+    assert shown == {"allocation": task["allocations"][0]}
+    none = {"commands": 0, "notebooks": 0, "shells": 0, "tensorboards": 0}
+    assert await world.ok("GET", "/api/v1/tasks/count") == {**none, "commands": 1}
     (job,) = (await world.ok("GET", "/api/v1/job-queues-v2"))["jobs"]
     assert (job["full"]["type"], job["full"]["entityId"]) == ("TYPE_COMMAND", id_)
     assert job["full"]["isPreemptible"] is False
@@ -110,6 +114,11 @@ async def test_a_command_is_a_task_and_a_job(world: ApiWorld) -> None:
     task = (await world.ok("GET", f"/api/v1/tasks/{id_}"))["task"]
     assert task["endTime"] is not None
     assert task["allocations"][0]["statusCode"] == 0
+    shown = await world.ok("GET", f"/api/v1/allocations/{run.id}")
+    assert shown == {"allocation": task["allocations"][0]}
+    assert await world.ok("GET", "/api/v1/tasks/count") == none
+    missing = await world.refused(404, "GET", "/api/v1/allocations/none.1")
+    assert missing == "allocation 'none.1' not found"
     assert (await world.ok("GET", "/api/v1/tasks"))["allocationIdToSummary"] == {}
 
 

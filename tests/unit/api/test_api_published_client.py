@@ -93,6 +93,9 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetTaskResponse", "GET", task)
     await note("GetTaskContextDirectoryResponse", "GET", f"{task}/context_directory")
     await note("GetTasksResponse", "GET", "/api/v1/tasks")
+    await note("GetActiveTasksCountResponse", "GET", "/api/v1/tasks/count")
+    await note("GetAllocationResponse", "GET", allocation)
+    await note("GetTelemetryResponse", "GET", "/api/v1/master/telemetry", token="")
     await note(
         "AllocationRendezvousInfoResponse",
         "GET",

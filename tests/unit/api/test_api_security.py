@@ -30,6 +30,7 @@ OPEN = {
     "/openapi.json",
     "/api/v1/openapi.json",
     "/api/v1/master",
+    "/api/v1/master/telemetry",
     "/api/v1/auth/login",
     "/",
     "/det",

@@ -38,6 +38,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
         lambda v: reads.checkpoints.checkpoint("c", v),
         lambda v: reads.tasks.task(allocation.task_id, v),
         lambda v: reads.tasks.task(command, v),
+        lambda v: reads.tasks.allocation(allocation.id, v),
         lambda v: reads.tasks.task_of_trial(trial, v),
         lambda v: reads.tasks.context_of_task(allocation.task_id, v),
         lambda v: reads.workspaces.workspace(1, v),
@@ -66,6 +67,8 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
         commands = await reads.interactive.tasks(
             JobType.COMMAND, InteractiveFilter(), page, visible
         )
+        active = await reads.interactive.active_counts(visible)
+        runs = await reads.finder.run_places([world.trial_id(experiment)], visible)
         workspaces = await reads.workspaces.workspaces(visible)
         projects = await reads.workspaces.projects(0, visible)
         by_name = Page(sort="name")
@@ -73,11 +76,12 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
         return [
             *(experiments.total, trials.total, commands.total),
             *(len(workspaces), len(projects), templates.total),
+            *(sum(active.values()), len(runs)),
         ]
 
-    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1, 1]
-    assert await listed(HERE) == [1, 1, 1, 1, 1, 1]
-    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0, 0]
+    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1, 1, 1, 1]
+    assert await listed(HERE) == [1, 1, 1, 1, 1, 1, 1, 1]
+    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0, 0, 0, 0]
 
 
 async def test_live_tasks_and_waiting_ones_are_those_of_visible_workspaces(

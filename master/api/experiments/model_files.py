@@ -52,14 +52,16 @@ class WhichFile(Body):
 
 @router.get("/file_tree")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def tree(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[FileTreeReply]:
+async def model_file_tree(
+    experiment_id: RowId, visible: Visible, api: TheApi
+) -> Reply[FileTreeReply]:
     files = await in_parsing_thread(file_tree, await _archive(api, experiment_id, visible))
     return reply({"files": _files(files)})
 
 
 @router.post("/file")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def content(
+async def model_file(
     experiment_id: RowId, body: WhichFile, visible: Visible, api: TheApi
 ) -> Reply[FileReply]:
     archive = await _archive(api, experiment_id, visible)

@@ -187,7 +187,7 @@ ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *
 ok | checkpoint delete {u} --yes
 ok | experiment delete {e} --yes
-missing | preview-search {config}
+ok | preview-search {config}
 missing | model list
 missing | model create m
 missing | model describe m

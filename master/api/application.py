@@ -22,6 +22,7 @@ from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
 from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
+from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
 from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
@@ -57,6 +58,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
     *experiment_finding.router.routes,
+    *experiment_values.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

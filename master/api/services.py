@@ -26,6 +26,7 @@ from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
 from master.experiments.finding.queries import Finder
+from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.queries.checkpoints import CheckpointQueries
 from master.experiments.queries.experiments import ExperimentQueries
@@ -232,6 +233,7 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
         self.finder = Finder(store)
+        self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
         self.checkpoints = CheckpointQueries(store)
         self.tasks = TaskQueries(store)

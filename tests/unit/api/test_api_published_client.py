@@ -51,6 +51,13 @@ async def gather(world: ApiWorld) -> list[Reply]:
 
     await note("SearchRunsResponse", "POST", "/api/v1/runs", {"sort": "id=desc"})
     await note("SearchExperimentsResponse", "POST", "/api/v1/experiments-search", {})
+    for table in ("EXPERIMENT", "RUN"):
+        path = f"/api/v1/projects/1/columns?tableType=TABLE_TYPE_{table}"
+        await note("GetProjectColumnsResponse", "GET", path)
+    ranges = "/api/v1/projects/1/experiments/metric-ranges"
+    await note("GetProjectNumericMetricsRangeResponse", "GET", ranges)
+    await note("GetMetadataValuesResponse", "GET", "/api/v1/projects/1/metadata/a")
+    await note("GetExperimentLabelsResponse", "GET", "/api/v1/experiment/labels")
     login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")

@@ -22,6 +22,7 @@ from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
 from master.api.experiments import preview_gc
 from master.api.experiments import routes as experiments
+from master.api.experiments import series as experiment_series
 from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -59,6 +60,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_bulk.router.routes,
     *experiment_finding.router.routes,
     *experiment_values.router.routes,
+    *experiment_series.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

@@ -32,6 +32,7 @@ from master.experiments.queries.checkpoints import CheckpointQueries
 from master.experiments.queries.experiments import ExperimentQueries
 from master.experiments.queries.metrics import MetricQueries
 from master.experiments.queries.searches import SearchQueries
+from master.experiments.queries.series import SeriesQueries
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
@@ -235,6 +236,7 @@ class Reads:
         self.finder = Finder(store)
         self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
+        self.series = SeriesQueries(store)
         self.checkpoints = CheckpointQueries(store)
         self.tasks = TaskQueries(store)
         self.workspaces = WorkspaceQueries(store)

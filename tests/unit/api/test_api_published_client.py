@@ -58,6 +58,9 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("GetProjectNumericMetricsRangeResponse", "GET", ranges)
     await note("GetMetadataValuesResponse", "GET", "/api/v1/projects/1/metadata/a")
     await note("GetExperimentLabelsResponse", "GET", "/api/v1/experiment/labels")
+    history = f"/api/v1/experiments/{id_}/validation-history"
+    await note("GetExperimentValidationHistoryResponse", "GET", history)
+    await note("GetTrialMetricsByCheckpointResponse", "GET", "/api/v1/checkpoints/c-1/metrics")
     login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")
@@ -142,6 +145,8 @@ async def gather(world: ApiWorld) -> list[Reply]:
     for name, path in (
         ("TrialLogsResponse", f"/api/v1/trials/{trial}/logs"),
         ("TaskLogsResponse", f"{task}/logs"),
+        ("TrialLogsFieldsResponse", f"/api/v1/trials/{trial}/logs/fields"),
+        ("TaskLogsFieldsResponse", f"{task}/logs/fields"),
         ("GetTrainingMetricsResponse", f"/api/v1/trials/metrics/training_metrics?trialIds={trial}"),
         (
             "GetValidationMetricsResponse",

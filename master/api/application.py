@@ -39,7 +39,7 @@ from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
 from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
-from master.api.trials import metrics, runs
+from master.api.trials import metrics, runs, time_series
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.users import session
@@ -61,6 +61,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_finding.router.routes,
     *experiment_values.router.routes,
     *experiment_series.router.routes,
+    *time_series.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

@@ -109,16 +109,36 @@ async def report(
     body: ReportMetrics,
     api: TheApi,
 ) -> Reply[Empty]:
-    batches = body.metrics.metrics.batch_metrics
+    return await _report(api, trial_id, body.group, body.metrics)
+
+
+@hot.post("/api/v1/trials/{trial_id}/training_metrics")
+@permit(Action.REPORT, trial("trial_id"))
+async def report_training(trial_id: RowId, body: TrialMetrics, api: TheApi) -> Reply[Empty]:
+    """The form of older clients."""
+    return await _report(api, trial_id, TRAINING, body)
+
+
+@hot.post("/api/v1/trials/{trial_id}/validation_metrics")
+@permit(Action.REPORT, trial("trial_id"))
+async def report_validation(trial_id: RowId, body: TrialMetrics, api: TheApi) -> Reply[Empty]:
+    """The form of older clients."""
+    return await _report(api, trial_id, VALIDATION, body)
+
+
+async def _report(
+    api: ApiContext, trial_id: int, group: str, reported: TrialMetrics
+) -> Reply[Empty]:
+    batches = reported.metrics.batch_metrics
     await api.services.reports.metrics(
         PostedMetrics(
             trial_id=trial_id,
-            run_id=body.metrics.trial_run_id,
-            group=body.group,
-            steps=body.metrics.steps_completed,
-            avg=body.metrics.metrics.avg_metrics,
+            run_id=reported.trial_run_id,
+            group=group,
+            steps=reported.steps_completed,
+            avg=reported.metrics.avg_metrics,
             batches=None if batches is None else tuple(batches),
-            at=body.metrics.report_time or api.services.clock.now(),
+            at=reported.report_time or api.services.clock.now(),
         )
     )
     return reply()

@@ -61,6 +61,10 @@ async def gather(world: ApiWorld) -> list[Reply]:
     history = f"/api/v1/experiments/{id_}/validation-history"
     await note("GetExperimentValidationHistoryResponse", "GET", history)
     await note("GetTrialMetricsByCheckpointResponse", "GET", "/api/v1/checkpoints/c-1/metrics")
+    started = f"/api/v1/trials/{trial}/start"
+    await note("StartTrialResponse", "POST", started, {"trialId": trial, "resume": True})
+    compared = f"/api/v1/trials/time-series?trialIds={trial}&metricNames=loss"
+    await note("CompareTrialsResponse", "GET", compared)
     login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")

@@ -87,3 +87,76 @@ async def test_fields_of_logs_are_read_and_followed(world: ApiWorld) -> None:
     assert len({json.dumps(one) for one in found}) == len(found)
     for kind in ("trials/99", "tasks/none"):
         await world.refused(404, "GET", f"/api/v1/{kind}/logs/fields")
+
+
+async def test_older_clients_report_and_start(world: ApiWorld) -> None:
+    await world.add_agent()
+    id_ = await world.create()
+    run, trial = await world.run_of(id_), world.trial_id(id_)
+    path, token = f"/api/v1/trials/{trial}", world.task_token(run)
+    for group, steps in (("training", 3), ("validation", 4)):
+        metrics = {"avgMetrics": {"loss": steps / 2}}
+        body = {"trialRunId": 1, "stepsCompleted": steps, "metrics": metrics}
+        await world.ok("POST", f"{path}/{group}_metrics", body, token=token)
+        await world.refused(401, "POST", f"{path}/{group}_metrics", body, token="nobody")
+    shown = (await world.ok("GET", path))["trial"]
+    assert shown["totalBatchesProcessed"] == 4
+    assert shown["searcherMetricValue"] == 2.0
+    assert shown["summaryMetrics"]["avg_metrics"]["loss"]["last"] == 1.5
+    start = await world.ok("POST", f"{path}/start", {"resume": False}, token=token)
+    assert start == {"trialRunId": 1, "latestCheckpoint": None, "stepsCompleted": 0}
+    await world.checkpoint(run, "0" * 32, 4)
+    await world.finish(run, 1)
+    again = await world.run_of(id_)
+    assert again.id != run.id
+    start = await world.ok("POST", f"{path}/start", {"trialId": trial, "resume": True})
+    assert start == {"trialRunId": 2, "latestCheckpoint": "0" * 32, "stepsCompleted": 4}
+    assert "resume" in await world.refused(400, "POST", f"{path}/start", {})
+    await world.finish(again)
+    assert "ended" in await world.refused(400, "POST", f"{path}/start", {"resume": True})
+
+
+async def test_trials_are_compared(world: ApiWorld) -> None:
+    await world.add_agent(slots=2)
+    first, second = await world.create(), await world.create()
+    for id_ in (first, second):
+        await world.run_of(id_)
+    one, two = world.trial_id(first), world.trial_id(second)
+    for steps in range(1, 31):
+        await world.report(one, "training", steps, loss=1 / steps, epoch=steps / 10)
+    await world.report(two, "validation", 9, loss=0.5)
+    await world.report(two, "own", 9, **{"a.b": 2})
+    path = f"/api/v1/trials/time-series?trialIds={one}&trialIds={two}"
+    trials = (await world.ok("GET", f"{path}&metricNames=loss"))["trials"]
+    assert [item["trial"]["id"] for item in trials] == [one, two]
+    (training,), (validation,) = (item["metrics"] for item in trials)
+    assert (training["group"], training["type"]) == ("training", "METRIC_TYPE_TRAINING")
+    assert [point["batches"] for point in training["data"]] == list(range(1, 31))
+    assert training["data"][9]["values"] == {"loss": 0.1}
+    assert training["data"][9]["epoch"] == 1.0
+    assert validation["data"][0]["values"] == {"loss": 0.5}
+
+    async def series(query: str) -> list[list[tuple[str, list[int]]]]:
+        reply = await world.ok("GET", f"{path}&{query}")
+        return [
+            [(m["group"], [point["batches"] for point in m["data"]]) for m in item["metrics"]]
+            for item in reply["trials"]
+        ]
+
+    sampled = await series("metricNames=loss&maxDatapoints=8&group=training")
+    assert sampled == [[("training", [1, 15, 16, 30])], []]
+    assert await series("metricIds=own.a.b") == [[], [("own", [9])]]
+    some = await series("metricIds=training.loss&startBatches=28&endBatches=29")
+    assert some == [[("training", [28, 29])], []]
+    epochs = "timeSeriesFilter.name=epoch&timeSeriesFilter.doubleRange.gt=2.85"
+    assert await series(f"metricNames=loss&{epochs}") == [[("training", [29, 30])], []]
+    for query, word in (
+        ("", "metricNames"),
+        ("metricIds=loss", "group.name"),
+        ("metricNames=loss&timeSeriesFilter.integerRange.gt=1", "batches"),
+        ("metricNames=loss&timeSeriesFilter.name=time&timeSeriesFilter.integerRange.gt=1", "time"),
+        ("metricNames=loss&maxDatapoints=-1", "maxDatapoints"),
+    ):
+        assert word in await world.refused(400, "GET", f"{path}&{query}")
+    await world.refused(404, "GET", "/api/v1/trials/time-series?trialIds=99&metricNames=loss")
+    await world.refused(400, "GET", "/api/v1/trials/time-series?metricNames=loss")

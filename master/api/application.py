@@ -20,7 +20,7 @@ from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
-from master.api.experiments import preview_gc
+from master.api.experiments import metric_streams, preview_gc
 from master.api.experiments import routes as experiments
 from master.api.experiments import series as experiment_series
 from master.api.experiments import values as experiment_values
@@ -61,6 +61,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_finding.router.routes,
     *experiment_values.router.routes,
     *experiment_series.router.routes,
+    *metric_streams.router.routes,
     *time_series.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,

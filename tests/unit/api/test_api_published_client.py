@@ -167,6 +167,17 @@ async def gather(world: ApiWorld) -> list[Reply]:
     validate = {"config": SINGLE, "validateOnly": True}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", validate)
     await world.finish(run)
+    of_loss = f"{experiment}/metrics-stream"
+    loss = "metricName=loss&group=validation"
+    for name, path in (
+        ("ExpMetricNamesResponse", f"/api/v1/experiments/metrics-stream/metric-names?ids={id_}"),
+        ("MetricBatchesResponse", f"{of_loss}/batches?{loss}"),
+        ("TrialsSampleResponse", f"{of_loss}/trials-sample?{loss}"),
+        ("TrialsSnapshotResponse", f"{of_loss}/trials-snapshot?{loss}&batchesProcessed=2"),
+    ):
+        lines = await world.lines(path)
+        assert lines, path
+        replies += [(path, f"v1{name}", item) for item in lines]
     await note("GetExperimentResponse", "GET", experiment)
     await note("GetTrialResponse", "GET", f"/api/v1/trials/{trial}")
     await note("GetTaskResponse", "GET", task)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agent_bootstrap.protocol import Welcome
 from provisioner.sections.pools import ResolvedPool
-from rm_backends.agents.gateway import Gateway
-from rm_backends.agents.joins import Joins
+from rm_backends.agents.connections.gateway import Gateway
+from rm_backends.agents.connections.joins import Joins
+from rm_backends.agents.connections.refusals import Refusals
+from rm_backends.agents.connections.streams import AgentStreams
 from rm_backends.agents.pool import Decide, Pool
-from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
-from rm_backends.agents.streams import AgentStreams
 from rm_backends.base import AllocationRequest, RmEvents
 from rm_backends.outbox import Outbox
 from rm_backends.ports import AgentStore, JoinTokens, LogSink, RegistryLogins

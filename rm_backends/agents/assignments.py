@@ -23,11 +23,11 @@ from master.core.deadlines import Cause, Deadline
 from master.core.scheduler.types import Placement
 from master.core.scheduler.unfit_agents import machines_for
 from rm_backends.agents.agents import Agent, Hold
+from rm_backends.agents.connections.messages import container_spec, exit_of, phase_of
+from rm_backends.agents.connections.resync import Expected, Resync
+from rm_backends.agents.connections.resync import resync as plan_resync
 from rm_backends.agents.entries import PHASE_ORDER, Part, PoolEntry, Stage
-from rm_backends.agents.messages import container_spec, exit_of, phase_of
 from rm_backends.agents.peer_addresses import peer_addresses
-from rm_backends.agents.resync import Expected, Resync
-from rm_backends.agents.resync import resync as plan_resync
 from rm_backends.base import (
     AllocationRequest,
     Container,

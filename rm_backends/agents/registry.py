@@ -18,11 +18,15 @@ from agent_bootstrap.protocol import (
     Welcome,
 )
 from master.core.deadlines import Cause
-from rm_backends.agents.admission import Neighbours, place_refusal
 from rm_backends.agents.agents import Agent, AgentLink, Presence
-from rm_backends.agents.departures import Departures, said_by_agent
-from rm_backends.agents.hello import introduction_refusal, record_of, refusal, shares_user
-from rm_backends.agents.joining import (
+from rm_backends.agents.connections.admission import Neighbours, place_refusal
+from rm_backends.agents.connections.hello import (
+    introduction_refusal,
+    record_of,
+    refusal,
+    shares_user,
+)
+from rm_backends.agents.connections.joining import (
     Proof,
     boot_refusal,
     is_as_before,
@@ -30,6 +34,7 @@ from rm_backends.agents.joining import (
     launch_refusal,
     spent_by,
 )
+from rm_backends.agents.departures import Departures, said_by_agent
 from rm_backends.agents.pool import Pool
 from rm_backends.ports import (
     AgentRecord,

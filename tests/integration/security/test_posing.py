@@ -23,7 +23,7 @@ from agent_bootstrap.protocol import (
     StartContainer,
     Welcome,
 )
-from rm_backends.agents import admission
+from rm_backends.agents.connections import admission
 from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind
 from tests.fakes.agents_world import (

@@ -10,7 +10,7 @@ import pytest
 from agent_bootstrap.protocol import KillContainer, Slot, SlotKind
 from master.core.reasons import ReasonKind
 from master.core.scheduler.types import AgentState, Decision, PoolState
-from rm_backends.agents.hello import carry_over
+from rm_backends.agents.connections.hello import carry_over
 from rm_backends.base import FailureKind, Granted, RestoreRecord
 from rm_backends.ports import AgentRecord, SlotService
 from tests.fakes.actors import ADMIN

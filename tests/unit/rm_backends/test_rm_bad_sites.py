@@ -21,7 +21,7 @@ from provisioner.batch.base import Queue, SiteFacts
 from provisioner.batch.dialects import DIALECTS
 from provisioner.batch.script import job_script
 from provisioner.batch.slurm.states import refusal_of
-from rm_backends.agents.joining import Proof, join_refusal
+from rm_backends.agents.connections.joining import Proof, join_refusal
 from rm_backends.base import BatchOptions, JobOptions
 from rm_backends.batch.leases import way_out_of
 from rm_backends.batch.shapes import shape_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_bootstrap.protocol import ContainerReport, ContainerState, Hello, IsolationKind
-from rm_backends.agents.hello import isolation_refusal, refusal, shares_user
+from rm_backends.agents.connections.hello import isolation_refusal, refusal, shares_user
 from tests.fakes.pools import resolved_pool
 
 WORK = ContainerReport(container_id="c", allocation_id="a", state=ContainerState.RUNNING)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rm_backends.agents.joining import credential_hash
+from rm_backends.agents.connections.joining import credential_hash
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.base import RestoreRecord
 from rm_backends.ports import JoinGrant, JoinKind

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from agent_bootstrap.protocol import PROTOCOL_VERSION
-from rm_backends.agents.joining import credential_hash
-from rm_backends.agents.refusals import MAX_KNOWN, MAX_UNAUTHENTICATED, Refusals
+from rm_backends.agents.connections.joining import credential_hash
+from rm_backends.agents.connections.refusals import MAX_KNOWN, MAX_UNAUTHENTICATED, Refusals
 from rm_backends.agents.registry import FORGET_AWAY_S
 from rm_backends.ports import JoinGrant, JoinKind
 from rm_backends.views import AgentStatus, JoinRequest, RefusalView

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rm_backends.agents.refusals import LINES_WITHIN, MAX_LINES, MAX_UNAUTHENTICATED, Refusals
+from rm_backends.agents.connections.refusals import (
+    LINES_WITHIN,
+    MAX_LINES,
+    MAX_UNAUTHENTICATED,
+    Refusals,
+)
 from rm_backends.views import RefusalView
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_bootstrap.protocol import ContainerReport, ContainerState
-from rm_backends.agents.resync import Expected, Resync, resync
+from rm_backends.agents.connections.resync import Expected, Resync, resync
 
 RUNNING = ContainerState.RUNNING
 EXITED = ContainerState.EXITED

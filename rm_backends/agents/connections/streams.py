@@ -12,7 +12,7 @@ from agent_bootstrap.channels.mux import Mux
 from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams, StreamTarget
 from rm_backends.agents.agents import Agent, AgentLink
-from rm_backends.agents.joining import credential_hash
+from rm_backends.agents.connections.joining import credential_hash
 from rm_backends.agents.registry import Registry
 
 OPEN_LIMIT_S = 10.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent_bootstrap.protocol import HEARTBEAT_S, Hello, JoinRefused
 from rm_backends.agents.agents import Agent
-from rm_backends.agents.joining import Proof
+from rm_backends.agents.connections.joining import Proof
 
 SILENT_S = 2 * HEARTBEAT_S
 """A connection that said nothing for this long gives way to a new one of the same agent."""

@@ -24,12 +24,12 @@ from agent_bootstrap.protocol import (
     Staying,
 )
 from rm_backends.agents.agents import Agent
-from rm_backends.agents.connection import AgentConnection
+from rm_backends.agents.connections.connection import AgentConnection
+from rm_backends.agents.connections.joining import Proof, credential_hash
+from rm_backends.agents.connections.refusals import Refusals
+from rm_backends.agents.connections.streams import AgentStreams
 from rm_backends.agents.departures import said_by_agent
-from rm_backends.agents.joining import Proof, credential_hash
-from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
-from rm_backends.agents.streams import AgentStreams
 from rm_backends.ports import JoinTokens, LogSink, RegistryLogins
 from rm_backends.views import RefusalView
 from windlass.base.clock import Clock

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from agent_bootstrap.protocol import Hello, JoinRefused
 from rm_backends.agents.agents import Agent, Presence
-from rm_backends.agents.joining import Proof, credential_hash
+from rm_backends.agents.connections.joining import Proof, credential_hash
+from rm_backends.agents.connections.refusals import Refusals
 from rm_backends.agents.pool import Pool
-from rm_backends.agents.refusals import Refusals
 from rm_backends.agents.registry import Registry
 from rm_backends.ports import JoinGrant, JoinTokens
 from rm_backends.views import AgentStatus, JoinRequest, RefusalView

@@ -166,7 +166,9 @@ class SeriesQueries:
             Point,
         )
 
-    def _numbered(self, trial_ids: Sequence[int], wanted: Wanted) -> Select[Any]:
+    def _numbered(
+        self, trial_ids: Sequence[int], wanted: Wanted
+    ) -> Select[int, int, int, datetime, Any, Any, Any, int]:
         value, epoch = (
             self._db.leaf(_M.metrics, ("avg_metrics", name)).number
             for name in (wanted.name, "epoch")

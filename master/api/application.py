@@ -20,8 +20,10 @@ from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
-from master.api.experiments import model_files, preview_gc, preview_search
+from master.api.experiments import metric_streams, model_files, preview_gc, preview_search
 from master.api.experiments import routes as experiments
+from master.api.experiments import series as experiment_series
+from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
 from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
@@ -37,7 +39,7 @@ from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
 from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
-from master.api.trials import metrics, run_actions, runs
+from master.api.trials import metrics, run_actions, runs, time_series
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.users import session
@@ -58,6 +60,10 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_bulk.router.routes,
     *experiment_finding.router.routes,
     *model_files.router.routes,
+    *experiment_values.router.routes,
+    *experiment_series.router.routes,
+    *metric_streams.router.routes,
+    *time_series.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

@@ -26,11 +26,13 @@ from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
 from master.experiments.finding.queries import Finder
+from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.queries.checkpoints import CheckpointQueries
 from master.experiments.queries.experiments import ExperimentQueries
 from master.experiments.queries.metrics import MetricQueries
 from master.experiments.queries.searches import SearchQueries
+from master.experiments.queries.series import SeriesQueries
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
@@ -232,7 +234,9 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
         self.finder = Finder(store)
+        self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
+        self.series = SeriesQueries(store)
         self.checkpoints = CheckpointQueries(store)
         self.tasks = TaskQueries(store)
         self.workspaces = WorkspaceQueries(store)

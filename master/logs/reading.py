@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
 
 from master.logs.rows import (
     NO_RANK,
     STORED_NUL,
+    LogFields,
     LogQuery,
     LogRow,
     from_microseconds,
@@ -16,6 +18,7 @@ from master.logs.rows import (
 )
 from master.logs.tables import LogEntry
 
+T = TypeVar("T")
 PAGE_ROWS = 1_000
 """Rows read at once: a stream of a long log neither holds it in memory nor a connection for long."""
 
@@ -48,6 +51,50 @@ def page_of(
     if query.descending:
         return statement.order_by(line.timestamp.desc(), line.id.desc()).limit(limit)
     return statement.order_by(line.timestamp, line.id).limit(limit)
+
+
+class Fields(NamedTuple):
+    """Values that are together in some line."""
+
+    allocation_id: str | None
+    agent_id: str | None
+    container_id: str | None
+    rank_id: int | None
+    source: str | None
+    stdtype: str | None
+
+
+def fields_of(
+    task_ids: Sequence[str], ids: tuple[int, int]
+) -> Select[str | None, str | None, str | None, int | None, str | None, str | None]:
+    """Those of some tasks, in lines with ids in the range `ids` (both ends included)."""
+    line = LogEntry
+    return (
+        select(
+            line.allocation_id,
+            line.agent_id,
+            line.container_id,
+            line.rank_id,
+            line.source,
+            line.stdtype,
+        )
+        .where(line.task_id.in_(task_ids), line.id.between(*ids))
+        .distinct()
+    )
+
+
+def with_fields(known: LogFields, rows: Sequence[Fields]) -> LogFields:
+    def values(old: frozenset[T], column: Callable[[Fields], T | None]) -> frozenset[T]:
+        return old | {value for row in rows if (value := column(row)) is not None}
+
+    return LogFields(
+        allocation_ids=values(known.allocation_ids, lambda row: row.allocation_id),
+        agent_ids=values(known.agent_ids, lambda row: row.agent_id),
+        container_ids=values(known.container_ids, lambda row: row.container_id),
+        rank_ids=values(known.rank_ids, lambda row: row.rank_id),
+        sources=values(known.sources, lambda row: row.source),
+        stdtypes=values(known.stdtypes, lambda row: row.stdtype),
+    )
 
 
 def newest_id() -> Select[int]:

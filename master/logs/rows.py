@@ -69,6 +69,18 @@ class LogQuery:
     """The user who asks, whose CPU time an expression takes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFields:
+    """What filters can ask of the lines of some tasks: the values that are there."""
+
+    allocation_ids: frozenset[str] = frozenset()
+    agent_ids: frozenset[str] = frozenset()
+    container_ids: frozenset[str] = frozenset()
+    rank_ids: frozenset[int] = frozenset()
+    sources: frozenset[str] = frozenset()
+    stdtypes: frozenset[str] = frozenset()
+
+
 def to_microseconds(time: datetime) -> int:
     """Since the epoch. A naive time, which only a broken sender sends, is taken as UTC rather than lost."""
     if time.tzinfo is None:

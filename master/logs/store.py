@@ -29,9 +29,18 @@ from master.logs.ingest import (
     tasks_of,
     weigh,
 )
-from master.logs.reading import PAGE_ROWS, Position, newest_id, page_of, to_row
+from master.logs.reading import (
+    PAGE_ROWS,
+    Fields,
+    Position,
+    fields_of,
+    newest_id,
+    page_of,
+    to_row,
+    with_fields,
+)
 from master.logs.regex_filter import LogSearch, RegexFilter
-from master.logs.rows import LogQuery, LogRow, TaskLine
+from master.logs.rows import LogFields, LogQuery, LogRow, TaskLine
 from master.logs.tables import LOGS, LogMeta, LogOffset
 from master.store.migrate import upgrade
 from master.store.sql.database import Database, open_database, parse_url
@@ -178,6 +187,40 @@ class LogStore:
                             yield page
         finally:
             self._followers.remove(follower)
+
+    async def fields(self, task_ids: Sequence[str]) -> LogFields:
+        """Of the lines that are stored now."""
+        return await self._with_fields(LogFields(), task_ids, await self._ids_until_now())
+
+    async def follow_fields(
+        self, task_ids: Sequence[str], until: asyncio.Event, *, grace_s: float = FOLLOW_GRACE_S
+    ) -> AsyncGenerator[LogFields, None]:
+        """All there are, first and whenever there are more. Ends as `follow` does."""
+        follower = Follower(task_ids)
+        self._followers.add(follower)
+        try:
+            ids = await self._ids_until_now()
+            known = await self._with_fields(LogFields(), task_ids, ids)
+            yield known
+            while await _more(follower, until, grace_s):
+                seen = known
+                for first, last in follower.take():
+                    new = (max(first, ids[1] + 1), last)
+                    known = await self._with_fields(known, task_ids, new)
+                if known != seen:
+                    yield known
+        finally:
+            self._followers.remove(follower)
+
+    async def _with_fields(
+        self, known: LogFields, task_ids: Sequence[str], ids: IdRange
+    ) -> LogFields:
+        statement = fields_of(task_ids, ids)
+        try:
+            rows = await self._database.read(lambda c: fetch(c, statement, Fields))
+        except Exception as error:
+            raise as_windlass_error(error) from error
+        return with_fields(known, rows)
 
     async def _checked(self, query: LogQuery) -> LogSearch | None:
         """Its search for a regular expression, if it is one."""

@@ -174,7 +174,9 @@ ok | experiment archive {e}
 ok | experiment unarchive {e}
 missing | experiment move {e} Uncategorized Uncategorized
 ok | experiment create {config} {model} --paused
-missing | experiment continue {e}
+ok | experiment continue {e}
+ok | experiment kill {e}
+any | experiment wait {e}
 ok | experiment delete-tb-files {e}
 ok | trial describe {t}
 ok | trial logs {t}

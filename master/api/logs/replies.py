@@ -26,3 +26,14 @@ class TaskLog(TypedDict):
 
 class TrialLog(TaskLog):
     trialId: int
+
+
+class LogFields(TypedDict):
+    """All values that lines have, and that filters may ask for."""
+
+    allocationIds: list[str]
+    agentIds: list[str]
+    containerIds: list[str]
+    rankIds: list[int]
+    sources: list[str]
+    stdtypes: list[str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.logs import replies
-from master.api.logs.wire import task_log, trial_log
+from master.api.logs.wire import log_fields, task_log, trial_log
 from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import Document, Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, Text, Word
@@ -25,6 +25,7 @@ from master.api.targets import task_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.logs.rows import LogQuery, LogRow, TaskLine
+from master.store.tables import Task
 from rm_backends.base import Container
 from windlass.base.errors import InvalidArgument
 
@@ -190,11 +191,47 @@ async def of_task(
     task_id: str, query: Filters, visible: Visible, by: Caller, api: TheApi
 ) -> JsonLines[replies.TaskLog]:
     row = await api.reads.tasks.task(task_id, visible)
-    trial_id = row.trial_id
-    over = partial(_command_over, api, task_id)
-    if trial_id is not None:
-        over = partial(_trial_over, api, trial_id)
-    return _stream(api, query, query.of_task(task_id, by.user_id), over, task_log)
+    wanted = query.of_task(task_id, by.user_id)
+    return _stream(api, query, wanted, _task_over(api, row), task_log)
+
+
+class ReadFields(QueryModel):
+    follow: bool = False
+
+
+@router.get("/api/v1/trials/{trial_id}/logs/fields")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def fields_of_trial(
+    trial_id: RowId, query: Annotated[ReadFields, Query()], visible: Visible, api: TheApi
+) -> JsonLines[replies.LogFields]:
+    await api.reads.tasks.task_of_trial(trial_id, visible)
+    tasks = (await api.reads.tasks.tasks_of_trials([trial_id]))[trial_id]
+    return _stream_fields(api, query, tasks, partial(_trial_over, api, trial_id))
+
+
+@router.get("/api/v1/tasks/{task_id}/logs/fields")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def fields_of_task(
+    task_id: str, query: Annotated[ReadFields, Query()], visible: Visible, api: TheApi
+) -> JsonLines[replies.LogFields]:
+    row = await api.reads.tasks.task(task_id, visible)
+    return _stream_fields(api, query, [task_id], _task_over(api, row))
+
+
+def _stream_fields(
+    api: ApiContext, query: ReadFields, task_ids: Sequence[str], over: Wait
+) -> JsonLines[replies.LogFields]:
+    async def pages() -> AsyncGenerator[Sequence[replies.LogFields], None]:
+        if not query.follow:
+            yield [log_fields(await api.services.logs.fields(task_ids))]
+            return
+        async with _ended(over) as ended:
+            found = api.services.logs.follow_fields(task_ids, ended)
+            async with aclosing(found):
+                async for fields in found:
+                    yield [log_fields(fields)]
+
+    return JsonLines(pages(), api.closing, eager=not query.follow)
 
 
 def _stream(
@@ -222,6 +259,17 @@ async def _followed(
     api: ApiContext, query: LogQuery, over: Wait
 ) -> AsyncGenerator[Sequence[LogRow], None]:
     """Lines as they come, until the task has ended and no more come."""
+    async with (
+        _ended(over) as ended,
+        aclosing(api.services.logs.follow(query, until=ended)) as pages,
+    ):
+        async for rows in pages:
+            yield rows
+
+
+@asynccontextmanager
+async def _ended(over: Wait) -> AsyncIterator[asyncio.Event]:
+    """Set when the task is over."""
     ended = asyncio.Event()
 
     async def watch() -> None:
@@ -230,13 +278,17 @@ async def _followed(
 
     watching = asyncio.create_task(watch())
     try:
-        async with aclosing(api.services.logs.follow(query, until=ended)) as pages:
-            async for rows in pages:
-                yield rows
+        yield ended
     finally:
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
+
+
+def _task_over(api: ApiContext, row: Task) -> Wait:
+    if row.trial_id is not None:
+        return partial(_trial_over, api, row.trial_id)
+    return partial(_command_over, api, row.id)
 
 
 async def _trial_over(api: ApiContext, trial_id: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from master.api.enums import LogLevel
+from master.api.logs import replies
 from master.api.logs.replies import TaskLog, TrialLog
 from master.api.values import time
-from master.logs.rows import LogRow, format_message
+from master.logs.rows import LogFields, LogRow, format_message
 
 
 def task_log(row: LogRow) -> TaskLog:
@@ -22,6 +23,17 @@ def task_log(row: LogRow) -> TaskLog:
         "message": format_message(row),
         "source": row.source,
         "stdtype": row.stdtype,
+    }
+
+
+def log_fields(found: LogFields) -> replies.LogFields:
+    return {
+        "allocationIds": sorted(found.allocation_ids),
+        "agentIds": sorted(found.agent_ids),
+        "containerIds": sorted(found.container_ids),
+        "rankIds": sorted(found.rank_ids),
+        "sources": sorted(found.sources),
+        "stdtypes": sorted(found.stdtypes),
     }
 
 

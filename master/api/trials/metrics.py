@@ -13,7 +13,16 @@ from typing_extensions import TypedDict
 from master.api.access import Visible
 from master.api.permits import VISIBLE, permit, trial
 from master.api.replies import Empty, JsonLines, Reply, reply
-from master.api.request_models import Body, FreeObject, Int32, Int64, OptionalTime, RowId, Text
+from master.api.request_models import (
+    Body,
+    FreeObject,
+    Int32,
+    Int64,
+    OptionalTime,
+    RowId,
+    Text,
+    Word,
+)
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
@@ -100,16 +109,36 @@ async def report(
     body: ReportMetrics,
     api: TheApi,
 ) -> Reply[Empty]:
-    batches = body.metrics.metrics.batch_metrics
+    return await _report(api, trial_id, body.group, body.metrics)
+
+
+@hot.post("/api/v1/trials/{trial_id}/training_metrics")
+@permit(Action.REPORT, trial("trial_id"))
+async def report_training(trial_id: RowId, body: TrialMetrics, api: TheApi) -> Reply[Empty]:
+    """The form of older clients."""
+    return await _report(api, trial_id, TRAINING, body)
+
+
+@hot.post("/api/v1/trials/{trial_id}/validation_metrics")
+@permit(Action.REPORT, trial("trial_id"))
+async def report_validation(trial_id: RowId, body: TrialMetrics, api: TheApi) -> Reply[Empty]:
+    """The form of older clients."""
+    return await _report(api, trial_id, VALIDATION, body)
+
+
+async def _report(
+    api: ApiContext, trial_id: int, group: str, reported: TrialMetrics
+) -> Reply[Empty]:
+    batches = reported.metrics.batch_metrics
     await api.services.reports.metrics(
         PostedMetrics(
             trial_id=trial_id,
-            run_id=body.metrics.trial_run_id,
-            group=body.group,
-            steps=body.metrics.steps_completed,
-            avg=body.metrics.metrics.avg_metrics,
+            run_id=reported.trial_run_id,
+            group=group,
+            steps=reported.steps_completed,
+            avg=reported.metrics.avg_metrics,
             batches=None if batches is None else tuple(batches),
-            at=body.metrics.report_time or api.services.clock.now(),
+            at=reported.report_time or api.services.clock.now(),
         )
     )
     return reply()
@@ -145,6 +174,31 @@ async def validation_metrics(
     query: Trials, visible: Visible, api: TheApi
 ) -> JsonLines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, VALIDATION)
+
+
+_SOURCES = ("INFERENCE", "FINE_TUNING")
+
+
+class OfCheckpoint(QueryModel):
+    metric_group: str = ""
+    trial_source_info_type: Annotated[str, Word("TRIAL_SOURCE_INFO_TYPE_", _SOURCES)] = ""
+
+
+@router.get("/api/v1/checkpoints/{checkpoint_uuid}/metrics")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def of_checkpoint(
+    checkpoint_uuid: str,
+    query: Annotated[OfCheckpoint, Query()],
+    visible: Visible,
+    api: TheApi,
+) -> Reply[MetricsReports]:
+    """Of the trials that began with this checkpoint: they count as fine-tuning."""
+    await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
+    trials: list[int] = []
+    if query.trial_source_info_type != "INFERENCE":
+        trials = await api.reads.series.warmed_by(checkpoint_uuid, visible)
+    rows = await api.reads.series.reports_of(trials, query.metric_group)
+    return reply({"metrics": [metrics_report(row) for row in rows]})
 
 
 async def _stream(

@@ -17,12 +17,18 @@ from master.api.services import TheApi
 from master.api.targets import trial_target
 from master.api.values import finite
 from master.auth.permissions import Action
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.formats.json_types import JsonObject
 
 
 class StartedRunReply(TypedDict):
     storageId: NotRequired[int]
+
+
+class StartedTrialReply(TypedDict):
+    trialRunId: int
+    latestCheckpoint: str | None
+    stepsCompleted: int
 
 
 class RunMetadataReply(TypedDict):
@@ -53,6 +59,29 @@ async def start(body: StartRun, principal: Caller, api: TheApi) -> Reply[Started
         body.checkpoint_storage, owner_id=target.owner_id
     )
     return reply({} if storage_id is None else {"storageId": storage_id})
+
+
+class StartTrial(Body):
+    resume: bool = False
+
+
+@router.post("/api/v1/trials/{trial_id}/start")
+@permit(Action.REPORT, trial("trial_id"))
+async def start_trial(trial_id: RowId, body: StartTrial, api: TheApi) -> Reply[StartedTrialReply]:
+    """The form of older clients: which run reports, and where it goes on. The master counts runs: this begins none."""
+    live = api.services.experiments.live_of_trial(trial_id)
+    state = None if live is None else live.trial(trial_id)
+    if state is None or state.phase.is_terminal:
+        raise InvalidState(f"trial {trial_id} has ended: it starts no run")
+    if state.run_id > 1 and not body.resume:
+        raise InvalidState(f"trial {trial_id} has started before: it needs resume: true")
+    return reply(
+        {
+            "trialRunId": state.run_id,
+            "latestCheckpoint": state.latest_checkpoint,
+            "stepsCompleted": state.latest_checkpoint_steps,
+        }
+    )
 
 
 @router.get("/api/v1/runs/{run_id}/metadata")

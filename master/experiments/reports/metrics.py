@@ -185,9 +185,18 @@ def is_better(a: float, b: float, smaller_is_better: bool) -> bool:
     return a < b if smaller_is_better else a > b
 
 
+_SUMMARY_KEYS = {TRAINING: "avg_metrics", VALIDATION: "validation_metrics"}
+_GROUPS = {key: group for group, key in _SUMMARY_KEYS.items()}
+
+
 def summary_key(group: str) -> str:
     """The name of a group inside `summaryMetrics`."""
-    return {TRAINING: "avg_metrics", VALIDATION: "validation_metrics"}.get(group, group)
+    return _SUMMARY_KEYS.get(group, group)
+
+
+def group_of(key: str) -> str:
+    """The group with this name inside `summaryMetrics`."""
+    return _GROUPS.get(key, key)
 
 
 def _summarise(summary: JsonMapping, group_name: str, values: JsonMapping) -> JsonObject:

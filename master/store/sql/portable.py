@@ -127,7 +127,8 @@ class _Sqlite:
         return chain.then(case((last.type == "array", last.value))).rows()
 
     def members(self, document: Json) -> Rows:
-        return _Chain().then(document).rows()
+        inside = case((func.json_type(document) == "object", type_coerce(document, String)))
+        return _Chain().then(inside).rows()
 
     def number(self, value: float) -> ColumnElement[Any]:
         return literal(value, Float)

@@ -52,6 +52,20 @@ async def gather(world: ApiWorld) -> list[Reply]:
 
     await note("SearchRunsResponse", "POST", "/api/v1/runs", {"sort": "id=desc"})
     await note("SearchExperimentsResponse", "POST", "/api/v1/experiments-search", {})
+    for table in ("EXPERIMENT", "RUN"):
+        path = f"/api/v1/projects/1/columns?tableType=TABLE_TYPE_{table}"
+        await note("GetProjectColumnsResponse", "GET", path)
+    ranges = "/api/v1/projects/1/experiments/metric-ranges"
+    await note("GetProjectNumericMetricsRangeResponse", "GET", ranges)
+    await note("GetMetadataValuesResponse", "GET", "/api/v1/projects/1/metadata/a")
+    await note("GetExperimentLabelsResponse", "GET", "/api/v1/experiment/labels")
+    history = f"/api/v1/experiments/{id_}/validation-history"
+    await note("GetExperimentValidationHistoryResponse", "GET", history)
+    await note("GetTrialMetricsByCheckpointResponse", "GET", "/api/v1/checkpoints/c-1/metrics")
+    started = f"/api/v1/trials/{trial}/start"
+    await note("StartTrialResponse", "POST", started, {"trialId": trial, "resume": True})
+    compared = f"/api/v1/trials/time-series?trialIds={trial}&metricNames=loss"
+    await note("CompareTrialsResponse", "GET", compared)
     login = {"username": "admin", "password": PASSWORD}
     await note("LoginResponse", "POST", "/api/v1/auth/login", login, token="")
     await note("GetMeResponse", "GET", "/api/v1/me")
@@ -144,6 +158,8 @@ async def gather(world: ApiWorld) -> list[Reply]:
     for name, path in (
         ("TrialLogsResponse", f"/api/v1/trials/{trial}/logs"),
         ("TaskLogsResponse", f"{task}/logs"),
+        ("TrialLogsFieldsResponse", f"/api/v1/trials/{trial}/logs/fields"),
+        ("TaskLogsFieldsResponse", f"{task}/logs/fields"),
         ("GetTrainingMetricsResponse", f"/api/v1/trials/metrics/training_metrics?trialIds={trial}"),
         (
             "GetValidationMetricsResponse",
@@ -163,6 +179,17 @@ async def gather(world: ApiWorld) -> list[Reply]:
     for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive"):
         await note(f"{action}RunsResponse", "POST", f"/api/v1/runs/{action.lower()}", runs)
     await world.finish(run)
+    of_loss = f"{experiment}/metrics-stream"
+    loss = "metricName=loss&group=validation"
+    for name, path in (
+        ("ExpMetricNamesResponse", f"/api/v1/experiments/metrics-stream/metric-names?ids={id_}"),
+        ("MetricBatchesResponse", f"{of_loss}/batches?{loss}"),
+        ("TrialsSampleResponse", f"{of_loss}/trials-sample?{loss}"),
+        ("TrialsSnapshotResponse", f"{of_loss}/trials-snapshot?{loss}&batchesProcessed=2"),
+    ):
+        lines = await world.lines(path)
+        assert lines, path
+        replies += [(path, f"v1{name}", item) for item in lines]
     await note("GetExperimentResponse", "GET", experiment)
     await note("GetTrialResponse", "GET", f"/api/v1/trials/{trial}")
     await note("GetTaskResponse", "GET", task)

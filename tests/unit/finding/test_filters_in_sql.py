@@ -231,7 +231,7 @@ def test_sql_finds_what_plain_python_finds(db_url: str) -> None:
         opened = leading_store(db_url, clock)
         store = runner.run(opened.__aenter__())
         try:
-            runner.run(_prepare(store))
+            runner.run(prepare(store))
 
             @settings(max_examples=examples(10))
             @given(st.integers(0, 2**32).map(Draw))
@@ -243,7 +243,7 @@ def test_sql_finds_what_plain_python_finds(db_url: str) -> None:
             runner.run(opened.__aexit__(None, None, None))
 
 
-async def _prepare(store: Store) -> None:
+async def prepare(store: Store) -> None:
     """A second user and a second, archived project in a workspace of its own."""
     now = {"created_at": START, "modified_at": START}
     unit = UnitOfWork()
@@ -286,7 +286,7 @@ async def _check(store: Store, world: World, searches: list[tuple[Table, str, st
 
 @pytest.mark.parametrize("text", ["x\0y", "\ud800", "\udc00\ud800"])
 async def test_what_postgresql_cannot_read_hides_nothing_else(store: Store, text: str) -> None:
-    await _prepare(store)
+    await prepare(store)
     unit, draw = UnitOfWork(), Draw(0)
     unit.insert(tables.Experiment, {**draw.experiment(1), "archived": False})
     for id_, hparams in ((1, {"a": text, "b": 1}), (2, {"a": "\U0001f600", "b": 1})):

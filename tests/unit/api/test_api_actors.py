@@ -99,6 +99,11 @@ BODIES: Bodies = {
         _BULK + act: lambda here: {"experimentIds": [here.experiment]}
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    "POST /api/v1/experiments/continue": lambda here: {"id": here.experiment},
+    **{
+        f"POST /api/v1/runs/{act}": lambda here: {"runIds": [here.trial]}
+        for act in ("kill", "pause", "resume", "archive", "unarchive")
+    },
     "POST /api/v1/commands": lambda here: {"config": COMMAND},
     "POST /api/v1/tensorboards": lambda here: {"config": {}, **SHOWING},
     "POST /api/v1/generic-tasks": lambda here: {"config": "entrypoint: 'true'"},
@@ -134,6 +139,13 @@ BODIES: Bodies = {
 }
 CHANGED_BY_USERS_TOO = {"PATCH /api/v1/checkpoints", "POST /api/v1/runs/{run_id}/metadata"}
 """Of what tasks report; the rest only they do, and it says of which task it is."""
+QUESTIONS = {
+    "POST /api/v1/experiments-search",
+    "POST /api/v1/experiments/{experiment_id}/file",
+    "POST /api/v1/preview-hp-search",
+    "POST /api/v1/runs",
+}
+"""These change nothing."""
 
 
 def mutating() -> list[str]:
@@ -145,7 +157,8 @@ def mutating() -> list[str]:
             name = f"{method} {route.path}"
             if route.permit.action is not Action.REPORT or name in CHANGED_BY_USERS_TOO:
                 found.append(name)
-    return sorted(found)
+    assert set(found) >= QUESTIONS
+    return sorted(set(found) - QUESTIONS)
 
 
 @pytest.fixture
@@ -201,8 +214,10 @@ async def test_the_service_is_told_who_does_it(
             "tasks": generic["taskId"],
         },
     )
-    if "tensorboard-files" in name:
+    if name.endswith(("/tensorboard-files", "/continue", "/runs/archive", "/runs/unarchive")):
         await world.finish(run)
+    if name.endswith("/runs/unarchive"):
+        await world.ok("POST", "/api/v1/runs/archive", {"runIds": [here.trial]})
     told.clear()
     method, _, path = name.partition(" ")
     await world.call(method, here.ids(path), BODIES.get(name, lambda here: {})(here))

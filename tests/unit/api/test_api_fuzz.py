@@ -44,6 +44,7 @@ NEVER_GRANTED = {
     "session_login": "no generated password is right",
     "experiments_create": "no generated configuration is valid",
     "experiments_continue_": "no generated id is that of an experiment that has ended",
+    "experiments_metric_names": "no generated id is that of an experiment",
     "experiments_model_file": "no generated path is that of a file",
     "experiments_preview_search": "no generated configuration is valid",
     "generic_tasks_create": "no generated configuration is valid",

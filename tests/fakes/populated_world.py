@@ -62,6 +62,7 @@ class Populated:
             "slot_id": 0,
             "job_id": self.job,
             "template_name": self.template,
+            "key": "note",
             "user_id": 2,
             "username": "determined",
             "label": "mine",

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 
 def read_config(path: Path, overrides: Sequence[str]) -> str:
     """The YAML text to send. Without overrides it is the file, comments included. Raises InvalidConfig."""
-    text, document = _load(path)
-    if not overrides:
-        return text
-    import yaml
-
-    for override in overrides:
-        _apply(document, override)
-    return yaml.safe_dump(document, sort_keys=False)
+    text, _ = _load(path)
+    return with_overrides(text, overrides)
 
 
 def with_overrides(text: str, overrides: Sequence[str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -19,16 +19,17 @@ from master.api.request_models import Int32, RowId, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.trials.time_series import METRIC_TYPES, DataPoint, data_points
+from master.api.trials.time_series import MAX_IDS, METRIC_TYPES, DataPoint, at_most, data_points
 from master.api.values import finite
 from master.auth.permissions import Action
-from master.experiments.queries.series import MetricName, Wanted
+from master.experiments.queries.series import MetricName, Point, Wanted
 from master.experiments.reports.metrics import TRAINING, VALIDATION
 from windlass.base.errors import InvalidArgument
 from windlass.base.formats.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
+T = TypeVar("T", bound=Mapping[str, object])
 DEFAULT_PERIOD_S = 30
 DEFAULT_TRIALS, DEFAULT_POINTS = 25, 1_000
 
@@ -82,7 +83,7 @@ class _Periodic(QueryModel):
 
 
 class ListNames(_Periodic):
-    ids: tuple[Int32, ...] = ()
+    ids: Annotated[tuple[Int32, ...], Field(max_length=MAX_IDS)] = ()
 
 
 class OfMetric(_Periodic):
@@ -127,28 +128,25 @@ async def metric_names(
 ) -> JsonLines[MetricNames]:
     if not query.ids:
         raise InvalidArgument("ids: must name at least one experiment")
-    for id_ in query.ids:
-        await api.reads.experiments.require_experiment(id_, visible)
-    return JsonLines(_names(api, query), api.closing, eager=False)
-
-
-async def _names(api: ApiContext, query: ListNames) -> AsyncGenerator[Sequence[MetricNames], None]:
+    await api.reads.experiments.require_experiments(query.ids, visible)
     known: set[MetricName] = set()
     searchers: set[str] = set()
-    async with aclosing(_rounds(api, query.ids, query.period())) as rounds:
-        async for _ in rounds:
-            new = await api.reads.series.names(query.ids) - known
-            of_searchers = set(await api.reads.series.searcher_metrics(query.ids)) - searchers
-            known |= new
-            searchers |= of_searchers
-            if new or of_searchers:
-                item: MetricNames = {
-                    "searcherMetrics": sorted(of_searchers),
-                    "trainingMetrics": sorted(m.name for m in new if m.group == TRAINING),
-                    "validationMetrics": sorted(m.name for m in new if m.group == VALIDATION),
-                    "metricNames": [{"group": m.group, "name": m.name} for m in sorted(new)],
-                }
-                yield [item]
+
+    async def news() -> MetricNames | None:
+        new = await api.reads.series.names(query.ids) - known
+        of_searchers = set(await api.reads.series.searcher_metrics(query.ids)) - searchers
+        known.update(new)
+        searchers.update(of_searchers)
+        if not new and not of_searchers:
+            return None
+        return {
+            "searcherMetrics": sorted(of_searchers),
+            "trainingMetrics": sorted(m.name for m in new if m.group == TRAINING),
+            "validationMetrics": sorted(m.name for m in new if m.group == VALIDATION),
+            "metricNames": [{"group": m.group, "name": m.name} for m in sorted(new)],
+        }
+
+    return _stream(api, query.ids, query.period(), news)
 
 
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/batches")
@@ -157,20 +155,16 @@ async def batches(
     experiment_id: RowId, query: Annotated[OfMetric, Query()], visible: Visible, api: TheApi
 ) -> JsonLines[MetricBatches]:
     wanted = query.wanted()
-    await api.reads.experiments.require_experiment(experiment_id, visible)
+    await api.reads.experiments.require_experiments([experiment_id], visible)
+    known: set[int] = set()
 
-    async def pages() -> AsyncGenerator[Sequence[MetricBatches], None]:
-        known: set[int] = set()
-        async with aclosing(_rounds(api, (experiment_id,), query.period())) as rounds:
-            async for _ in rounds:
-                steps = await api.reads.series.steps(experiment_id, wanted.group, wanted.name)
-                new = [step for step in steps if step not in known]
-                known.update(new)
-                if new:
-                    item: MetricBatches = {"batches": new}
-                    yield [item]
+    async def news() -> MetricBatches | None:
+        steps = await api.reads.series.steps(experiment_id, wanted.group, wanted.name)
+        new = [step for step in steps if step not in known]
+        known.update(new)
+        return {"batches": new} if new else None
 
-    return JsonLines(pages(), api.closing, eager=False)
+    return _stream(api, (experiment_id,), query.period(), news)
 
 
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/trials-sample")
@@ -185,15 +179,7 @@ async def trials_sample(
     sampling = _Sampling(
         api, experiment_id, query, wanted, smaller_is_better=searcher.get("smaller_is_better", True)
     )
-
-    async def pages() -> AsyncGenerator[Sequence[TrialsSample], None]:
-        async with aclosing(_rounds(api, (experiment_id,), query.period())) as rounds:
-            async for _ in rounds:
-                item = await sampling.news()
-                if item["trials"] or item["demotedTrials"]:
-                    yield [item]
-
-    return JsonLines(pages(), api.closing, eager=False)
+    return _stream(api, (experiment_id,), query.period(), sampling.news)
 
 
 class _Sampling:
@@ -210,34 +196,48 @@ class _Sampling:
     ) -> None:
         self._series = api.reads.series
         self._experiment_id = experiment_id
-        self._limit = query.max_datapoints or DEFAULT_POINTS
+        self._limit = at_most(query.max_datapoints or DEFAULT_POINTS)
         self._trials = query.max_trials or DEFAULT_TRIALS
         self._wanted = wanted
         self._smaller_is_better = smaller_is_better
-        self._last: dict[int, int] = {}
-        """Trial -> its newest report."""
+        self._sampled: set[int] = set()
+        self._last = 0
+        """The newest report of those trials."""
 
-    async def news(self) -> TrialsSample:
+    async def news(self) -> TrialsSample | None:
         best = await self._series.best_trials(
             self._experiment_id, self._trials, smaller_is_better=self._smaller_is_better
         )
-        demoted = self._last.keys() - {trial.id for trial in best}
-        promoted = [trial.id for trial in best if trial.id not in self._last]
-        trials: list[SampledTrial] = []
-        for trial in best:
-            data = await self._new_points(trial.id)
-            if data or trial.id in promoted:
-                trials.append({"trialId": trial.id, "hparams": finite(trial.hparams), "data": data})
-        for id_ in demoted:
-            del self._last[id_]
-        return {"trials": trials, "promotedTrials": promoted, "demotedTrials": sorted(demoted)}
+        ids = {trial.id for trial in best}
+        promoted, demoted = ids - self._sampled, self._sampled - ids
+        points = await self._points(promoted, 0) | await self._points(ids - promoted, self._last)
+        self._sampled = ids
+        self._last = max([self._last, *(one.id for some in points.values() for one in some)])
+        trials: list[SampledTrial] = [
+            {
+                "trialId": trial.id,
+                "hparams": finite(trial.hparams),
+                "data": data_points(self._wanted.name, points.get(trial.id, ())),
+            }
+            for trial in best
+            if trial.id in points or trial.id in promoted
+        ]
+        if not trials and not demoted:
+            return None
+        return {
+            "trials": trials,
+            "promotedTrials": [trial.id for trial in best if trial.id in promoted],
+            "demotedTrials": sorted(demoted),
+        }
 
-    async def _new_points(self, trial_id: int) -> list[DataPoint]:
-        last = self._last.setdefault(trial_id, 0)
-        new = replace(self._wanted, after_id=last)
-        points = await self._series.points([trial_id], new, self._limit)
-        self._last[trial_id] = max([last, *(point.id for point in points)])
-        return data_points(self._wanted.name, points)
+    async def _points(self, trials: Set[int], after: int) -> dict[int, list[Point]]:
+        """By trial; those without any are left out."""
+        found: dict[int, list[Point]] = {}
+        if trials:
+            new = replace(self._wanted, after_id=after)
+            for point in await self._series.points(sorted(trials), new, self._limit):
+                found.setdefault(point.trial_id, []).append(point)
+        return found
 
 
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/trials-snapshot")
@@ -247,28 +247,42 @@ async def trials_snapshot(
 ) -> JsonLines[TrialsSnapshot]:
     """Of each trial the report that is nearest."""
     wanted = query.wanted()
-    await api.reads.experiments.require_experiment(experiment_id, visible)
+    await api.reads.experiments.require_experiments([experiment_id], visible)
+    known: dict[int, int] = {}
 
-    async def pages() -> AsyncGenerator[Sequence[TrialsSnapshot], None]:
-        known: dict[int, int] = {}
-        async with aclosing(_rounds(api, (experiment_id,), query.period())) as rounds:
+    async def news() -> TrialsSnapshot | None:
+        found = await api.reads.series.nearest(
+            experiment_id, wanted, query.batches_processed, query.batches_margin
+        )
+        new: list[TrialAt] = [
+            {
+                "trialId": point.trial_id,
+                "hparams": finite(hparams),
+                "metric": float(point.value),
+                "batchesProcessed": point.steps,
+            }
+            for point, hparams in found
+            if known.get(point.trial_id) != point.id
+        ]
+        known.update((point.trial_id, point.id) for point, _ in found)
+        return {"trials": new} if new else None
+
+    return _stream(api, (experiment_id,), query.period(), news)
+
+
+def _stream(
+    api: ApiContext,
+    experiment_ids: Sequence[int],
+    period: float,
+    news: Callable[[], Awaitable[T | None]],
+) -> JsonLines[T]:
+    """What is new in every round; None: nothing."""
+
+    async def pages() -> AsyncGenerator[Sequence[T], None]:
+        async with aclosing(_rounds(api, experiment_ids, period)) as rounds:
             async for _ in rounds:
-                found = await api.reads.series.nearest(
-                    experiment_id, wanted, query.batches_processed, query.batches_margin
-                )
-                new: list[TrialAt] = [
-                    {
-                        "trialId": point.trial_id,
-                        "hparams": finite(hparams),
-                        "metric": float(point.value),
-                        "batchesProcessed": point.steps,
-                    }
-                    for point, hparams in found
-                    if known.get(point.trial_id) != point.id
-                ]
-                known.update((point.trial_id, point.id) for point, _ in found)
-                if new:
-                    item: TrialsSnapshot = {"trials": new}
+                item = await news()
+                if item is not None:
                     yield [item]
 
     return JsonLines(pages(), api.closing, eager=False)

@@ -51,7 +51,7 @@ class Counts(QueryModel):
 async def preview(
     experiment_id: RowId, query: Annotated[Counts, Query()], visible: Visible, api: TheApi
 ) -> Reply[PreviewReply]:
-    await api.reads.experiments.require_experiment(experiment_id, visible)
+    await api.reads.experiments.require_experiments([experiment_id], visible)
     metric, rows = await api.services.checkpoints.preview(
         experiment_id, query.model_dump(exclude_none=True)
     )

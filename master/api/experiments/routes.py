@@ -77,7 +77,7 @@ async def create(
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
-        await api.reads.experiments.require_experiment(parent, visible)
+        await api.reads.experiments.require_experiments([parent], visible)
     created = await experiments.create(
         NewExperiment(
             config=body.config,
@@ -161,7 +161,7 @@ async def list_trials(
     visible: Visible,
     api: TheApi,
 ) -> Reply[TrialsReply]:
-    await api.reads.experiments.require_experiment(experiment_id, visible)
+    await api.reads.experiments.require_experiments([experiment_id], visible)
     states = [state for state in query.states if state]
     page = query.page(sort=query.sort_by.lower() or "id")
     found = await api.reads.experiments.trials(experiment_id, states, page, visible)

@@ -92,7 +92,7 @@ def _column(column: ProjectColumn) -> Column:
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def metric_ranges(id: RowId, visible: Visible, api: TheApi) -> Reply[MetricRangesReply]:
     await api.reads.workspaces.project(id, visible)
-    found = await api.reads.values.metric_ranges(id, api.services.clock, visible)
+    found = await api.reads.values.metric_ranges(id, api.services.clock.now(), visible)
     ranges: list[MetricsRange] = [
         {"metricsName": one.name, "min": one.low, "max": one.high} for one in found
     ]

@@ -28,7 +28,9 @@ from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["metrics"])
 
-DEFAULT_POINTS = 200
+DEFAULT_POINTS, MOST_POINTS = 200, 10_000
+MAX_IDS, MAX_METRICS = 1_000, 100
+"""Of one call."""
 METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 _RANGES = "timeSeriesFilter."
 
@@ -71,6 +73,11 @@ def data_points(name: str, points: Sequence[Point]) -> list[DataPoint]:
     return found
 
 
+def at_most(points: int) -> int:
+    """Of one series: more than asked for, or than anybody sees, are never read."""
+    return min(points, MOST_POINTS)
+
+
 def metric_type(group: str) -> MetricType:
     if group in PROFILER_GROUPS:
         return MetricType.PROFILING
@@ -82,9 +89,9 @@ def _range(kind: str, comparison: str) -> Any:
 
 
 class Compare(QueryModel):
-    trial_ids: tuple[Int32, ...] = ()
-    metric_names: tuple[str, ...] = ()
-    metric_ids: tuple[str, ...] = ()
+    trial_ids: Annotated[tuple[Int32, ...], Field(max_length=MAX_IDS)] = ()
+    metric_names: Annotated[tuple[str, ...], Field(max_length=MAX_METRICS)] = ()
+    metric_ids: Annotated[tuple[str, ...], Field(max_length=MAX_METRICS)] = ()
     start_batches: Annotated[Int32, Field(ge=0)] = 0
     end_batches: Annotated[Int32, Field(ge=0)] = 0
     """0: to the end."""
@@ -170,7 +177,7 @@ async def compare(
     found: dict[int, list[Series]] = {id_: [] for id_ in ids}
     for one in wanted:
         points: dict[int, list[Point]] = {}
-        limit = query.max_datapoints or DEFAULT_POINTS
+        limit = at_most(query.max_datapoints or DEFAULT_POINTS)
         for point in await api.reads.series.points(ids, one, limit):
             points.setdefault(point.trial_id, []).append(point)
         for trial_id, some in points.items():

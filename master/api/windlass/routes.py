@@ -90,7 +90,7 @@ async def pools(visible: Visible, api: TheApi) -> Reply[PoolsReply]:
 @router.get("/experiments/{id}/searcher")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def searcher(id: RowId, visible: Visible, api: TheApi) -> Reply[SearcherReply]:
-    await api.reads.experiments.require_experiment(id, visible)
+    await api.reads.experiments.require_experiments([id], visible)
     view = await api.reads.searches.search(id, api.services.experiments.live(id))
     rungs: list[Rung] = [
         {
@@ -117,7 +117,7 @@ async def searcher(id: RowId, visible: Visible, api: TheApi) -> Reply[SearcherRe
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def reasons(id: RowId, visible: Visible, api: TheApi) -> Reply[ReasonsReply]:
     """Of every trial that waits; empty once the experiment is over."""
-    await api.reads.experiments.require_experiment(id, visible)
+    await api.reads.experiments.require_experiments([id], visible)
     live = api.services.experiments.live(id)
     if live is None:
         return reply({"reasons": {}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, FromClause, Select, case, func, select, union
@@ -18,7 +19,6 @@ from master.store import tables
 from master.store.sql.portable import Json, Rows, portable
 from master.store.store import Store
 from master.store.visible import project_visible
-from windlass.base.clock import Clock
 
 SEARCHER_METRIC = "searcherMetricsVal"
 _E, _T = tables.Experiment, tables.Trial
@@ -89,11 +89,11 @@ class ProjectValues:
         return found
 
     async def metric_ranges(
-        self, project_id: int, clock: Clock, visible: Visibility
+        self, project_id: int, now: datetime, visible: Visibility
     ) -> list[Range]:
         """Of the best trials of its experiments."""
         here = _in(project_id, visible)
-        best = BEST.id == Experiments(self._db, clock.now()).best()
+        best = BEST.id == Experiments(self._db, now).best()
         metric = BEST.searcher_metric
         (low_high,) = await self._store.read(
             select(func.min(metric), func.max(metric)).join_from(_E, BEST, best).where(*here), _pair

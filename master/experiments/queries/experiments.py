@@ -146,11 +146,12 @@ class ExperimentQueries:
             raise NotFound("experiment", experiment_id)
         return row
 
-    async def require_experiment(self, experiment_id: int, visible: Visibility) -> None:
-        """Raises NotFound."""
-        here = (_E.id == experiment_id, *project_visible(_E.project_id, visible))
-        if await self._store.read_one(select(_E.id).where(*here)) is None:
-            raise NotFound("experiment", experiment_id)
+    async def require_experiments(self, ids: Sequence[int], visible: Visibility) -> None:
+        """Raises NotFound for the first that does not exist."""
+        here = (_E.id.in_(ids), *project_visible(_E.project_id, visible))
+        missing = set(ids) - set(await self._store.read(select(_E.id).where(*here)))
+        if missing:
+            raise NotFound("experiment", min(missing))
 
     async def experiments(
         self, where: ExperimentFilter, page: Page, visible: Visibility

@@ -32,7 +32,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
     reads: Reads = world.app.state.api.reads
     single: list[Callable[[Visibility], Awaitable[object]]] = [
         lambda v: reads.experiments.experiment(experiment, v),
-        lambda v: reads.experiments.require_experiment(experiment, v),
+        lambda v: reads.experiments.require_experiments([experiment], v),
         lambda v: reads.experiments.trial(trial, v),
         lambda v: reads.experiments.require_trials([trial], v),
         lambda v: reads.checkpoints.checkpoint("c", v),

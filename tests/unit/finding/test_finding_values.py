@@ -12,7 +12,6 @@ from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from tests.unit.finding.test_filters_in_sql import NOW, Draw, prepare
-from windlass.base.clock import ManualClock
 
 LOSS = {"type": "number", "min": -1, "max": 2.5, "mean": 1e300, "last": math.nan}
 RUNS: tuple[dict[str, Any], ...] = (
@@ -79,7 +78,7 @@ async def test_columns_of_what_is_inside_of_json(store: Store) -> None:
 
 async def test_ranges_are_those_of_best_trials(store: Store) -> None:
     values = await filled(store)
-    found = await values.metric_ranges(0, ManualClock(NOW), EVERYTHING)
+    found = await values.metric_ranges(0, NOW, EVERYTHING)
     assert found == [
         ("searcherMetricsVal", 1.0, 2.0),
         ("training.a.b.min", -1.0, -1.0),
@@ -87,7 +86,7 @@ async def test_ranges_are_those_of_best_trials(store: Store) -> None:
         ("training.a.b.mean", 1e300, 1e300),
         ("own.a.b.last", 3.0, 3.0),
     ]
-    assert await values.metric_ranges(7, ManualClock(NOW), EVERYTHING) == []
+    assert await values.metric_ranges(7, NOW, EVERYTHING) == []
 
 
 async def test_texts_of_metadata_and_labels(store: Store) -> None:

@@ -157,7 +157,7 @@ def _set_aside_removed_searcher(
     document: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], bool]:
     """Searchers of old releases parse with any keys; `_not_current` refuses them for new experiments."""
-    if _searcher(document).get("name") not in REMOVED_SEARCHERS:
+    if _searcher_name(document) not in REMOVED_SEARCHERS:
         return document, False
     return {key: value for key, value in document.items() if key != "searcher"}, True
 
@@ -167,20 +167,25 @@ def _searcher(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return searcher if isinstance(searcher, Mapping) else {}
 
 
+def _searcher_name(document: Mapping[str, Any]) -> str:
+    """Empty for what is no name: the models refuse it."""
+    name = _searcher(document).get("name")
+    return name if isinstance(name, str) else ""
+
+
 _TIME_KEYS = ("max_time", "time_metric")
 
 
 def _lacks_time(document: Mapping[str, Any]) -> bool:
     searcher = _searcher(document)
-    return searcher.get("name") in TIMED_SEARCHERS and any(
+    return _searcher_name(document) in TIMED_SEARCHERS and any(
         searcher.get(key) is None for key in _TIME_KEYS
     )
 
 
 def _not_current(document: Mapping[str, Any], *, unmanaged: bool) -> Iterator[str]:
     """What a stored configuration may say but a new experiment may not."""
-    searcher = _searcher(document)
-    name = searcher.get("name")
+    name = _searcher_name(document)
     if not unmanaged and not document.get("entrypoint"):
         yield f"{ROOT}: managed experiments require entrypoint"
     if name in REMOVED_SEARCHERS:

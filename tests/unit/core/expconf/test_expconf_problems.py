@@ -356,6 +356,12 @@ def test_what_no_new_experiment_may_be(change: dict[str, Any], lines: list[str])
     assert problems_of_complete(RUNNABLE | change) == tuple(lines)
 
 
+@pytest.mark.parametrize("name", ["[]", "{}", "[random]", "3"])
+def test_a_searcher_whose_name_is_no_text_is_refused(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="searcher"):
+        parse(f"searcher: {{name: {name}}}")
+
+
 def test_an_unmanaged_experiment_needs_no_entrypoint() -> None:
     raw = RUNNABLE | {"entrypoint": None}
     config = complete(raw, defaults=ClusterDefaults(), seed=1, name="n", unmanaged=True)

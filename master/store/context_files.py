@@ -19,7 +19,7 @@ HEAD_BYTES = 512
 
 
 @dataclass(slots=True)
-class FileNode:
+class ContextNode:
     """A file or directory; `path` is from the root of the context."""
 
     path: str
@@ -27,19 +27,19 @@ class FileNode:
     mtime: float = 0
     content_type: str = ""
     is_directory: bool = False
-    children: dict[str, FileNode] = field(default_factory=dict)
+    children: dict[str, ContextNode] = field(default_factory=dict)
     """By name."""
 
 
-def file_tree(archive: bytes) -> Mapping[str, FileNode]:
+def file_tree(archive: bytes) -> Mapping[str, ContextNode]:
     """Files and directories at the root of a packed context, by name."""
-    root = FileNode("", is_directory=True)
+    root = ContextNode("", is_directory=True)
     for path, tar, member in _members(archive):
         node = root
         for name in filter(None, path.split("/", MAX_LEVELS)):
             node.is_directory = True
             child = f"{node.path}/{name}" if node.path else name
-            node = node.children.setdefault(name, FileNode(child))
+            node = node.children.setdefault(name, ContextNode(child))
         node.size, node.mtime = member.size, member.mtime
         node.is_directory = member.isdir() or bool(node.children)
         content = tar.extractfile(member)

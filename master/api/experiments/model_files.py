@@ -19,26 +19,26 @@ from master.api.values import Timestamp, time
 from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.parsing import in_parsing_thread
-from master.store.context_files import FileNode, file_tree, read_file
+from master.store.context_files import ContextNode, file_tree, read_file
 
 router = APIRouter(
     prefix="/api/v1/experiments/{experiment_id}", route_class=ApiRoute, tags=["experiments"]
 )
 
 
-class File(TypedDict):
+class FileNode(TypedDict):
     path: str
     name: str
     modifiedTime: Timestamp
     contentLength: int
     isDir: bool
     contentType: str
-    files: list[File]
+    files: list[FileNode]
     """Of a directory."""
 
 
 class FileTreeReply(TypedDict):
-    files: list[File]
+    files: list[FileNode]
 
 
 class FileReply(TypedDict):
@@ -75,13 +75,13 @@ async def _archive(api: ApiContext, experiment_id: int, visible: Visibility) -> 
     return await api.services.blobs.get(blob) if blob else b""
 
 
-def _files(nodes: Mapping[str, FileNode]) -> list[File]:
+def _files(nodes: Mapping[str, ContextNode]) -> list[FileNode]:
     """Directories first, then by name."""
     ordered = sorted(nodes.items(), key=lambda item: (not item[1].is_directory, item[0]))
     return [_file(name, node) for name, node in ordered]
 
 
-def _file(name: str, node: FileNode) -> File:
+def _file(name: str, node: ContextNode) -> FileNode:
     return {
         "path": node.path,
         "name": name,

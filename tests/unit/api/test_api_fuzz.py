@@ -48,6 +48,7 @@ NEVER_GRANTED = {
     "experiments_model_file": "no generated path is that of a file",
     "experiments_preview_search": "no generated configuration is valid",
     "generic_tasks_create": "no generated configuration is valid",
+    "metrics_compare": "no generated request names both a trial and a metric",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",

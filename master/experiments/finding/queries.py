@@ -174,7 +174,7 @@ def _whole_runs() -> Select[tables.Trial, tables.Experiment, str, int, str, bool
             _W.id,
             _W.name,
             statements.parent_archived(),
-            statements.local_id(_P.name, _T.id),
+            statements.local_id(_P.key, _T.id),
             count.correlate(_T).scalar_subquery(),
             size.correlate(_T).scalar_subquery(),
         )

@@ -121,7 +121,7 @@ class Runs:
             "experimentId": _E.id,
             "externalRunId": null(),
             "localId": (
-                select(local_id(_P.name, _T.id)).where(of_project).correlate(_E, _T)
+                select(local_id(_P.key, _T.id)).where(of_project).correlate(_E, _T)
             ).scalar_subquery(),
             "isExpMultitrial": _is_multitrial(self.db),
             "parentArchived": (
@@ -203,9 +203,9 @@ def parent_archived() -> ColumnElement[bool]:
     return or_(_P.archived, _W.archived)
 
 
-def local_id(project: SQLColumnExpression[str], run: SQLColumnExpression[int]) -> Expression:
+def local_id(key: SQLColumnExpression[str], run: SQLColumnExpression[int]) -> Expression:
     """The project's key, and a number that no other run of it has."""
-    return func.upper(func.substr(project, 1, 5)).concat("-").concat(cast(run, String))
+    return key.concat("-").concat(cast(run, String))
 
 
 def _of_experiment(db: Portable) -> Mapping[str, SQLColumnExpression[Any]]:

@@ -112,7 +112,7 @@ class ExperimentService:
         self.storage_checks = StorageChecks(clock, _cluster_storage(policy, specs.cluster))
         self._cluster = specs.cluster
         self._warm_start = WarmStart(store)
-        self._placing = Placing(store)
+        self.placing = Placing(store)
         self._parts = LiveParts(
             store=store,
             clock=clock,
@@ -139,7 +139,7 @@ class ExperimentService:
         self, text: str, *, project_id: int, template: Template | None, visible: Visibility
     ) -> int:
         """The project of such an experiment: see `Placing`."""
-        return await self._placing.find(text, project_id, template, visible)
+        return await self.placing.find(text, project_id, template, visible)
 
     async def preview_search(self, document: JsonMapping) -> tuple[ExperimentConfig, Search]:
         """The search of such an experiment. Raises InvalidConfig; creates nothing."""
@@ -214,7 +214,7 @@ class ExperimentService:
         )
 
     async def _workspace_of(self, project_id: int) -> int:
-        return (await self._placing.open(project_id)).workspace.id
+        return (await self.placing.open(project_id)).workspace.id
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""

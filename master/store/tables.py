@@ -123,6 +123,8 @@ class Project(SQLModel, table=True):
     """`name_key` of its name."""
     key: Mapped[str] = Field(default="")
     """What the local ids of its runs begin with."""
+    last_run: Mapped[int] = Field(default=0)
+    """The local number that was given last: none is given twice."""
     description: Mapped[str] = Field(default="")
     notes: Mapped[list[JsonObject]] = Field(
         sa_column=Column(JSON(none_as_null=True), nullable=False, default=list)
@@ -247,6 +249,10 @@ class Trial(SQLModel, table=True):
     id: Mapped[int] = Field(primary_key=True)
     experiment_id: Mapped[int] = Field(foreign_key="experiment.id", index=True)
     request_id: Mapped[str]
+    local_number: Mapped[int] = Field(default=0)
+    """Its number in the project of its experiment."""
+    archived: Mapped[bool] = Field(default=False)
+    """Its own flag: it reads as archived with its experiment, too."""
     task_id: Mapped[str] = Field(index=True)
     state: Mapped[str]
     hparams: Mapped[JsonObject] = json_column()

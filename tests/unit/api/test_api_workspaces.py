@@ -15,13 +15,13 @@ from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.workspaces.deletion import Removals
-from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world
+from tests.fakes.api_world import ASHA, PASSWORD, SINGLE, ApiWorld, api_world
 
 WORKSPACES, EXPERIMENTS = "/api/v1/workspaces", "/api/v1/experiments"
 
 
 @pytest.fixture
-async def world(tmp_path: Path, db_url: str) -> AsyncIterator[ApiWorld]:
+async def stored(tmp_path: Path, db_url: str) -> AsyncIterator[ApiWorld]:
     """On both databases."""
     async with api_world(tmp_path, db_url=db_url) as opened:
         await opened.login()
@@ -77,7 +77,8 @@ async def other(world: ApiWorld) -> str:
     return token
 
 
-async def test_the_life_of_a_workspace(world: ApiWorld) -> None:
+async def test_the_life_of_a_workspace(stored: ApiWorld) -> None:
+    world = stored
     id_ = await workspace(world)
     seen = (await world.ok("GET", f"{WORKSPACES}/{id_}"))["workspace"]
     assert (seen["name"], seen["username"], seen["pinned"], seen["state"]) == (
@@ -103,7 +104,8 @@ async def test_the_life_of_a_workspace(world: ApiWorld) -> None:
     assert await error(world, 404, "GET", f"{WORKSPACES}/{id_}") == f"workspace '{id_}' not found"
 
 
-async def test_lists_are_sorted_and_cut(world: ApiWorld) -> None:
+async def test_lists_are_sorted_and_cut(stored: ApiWorld) -> None:
+    world = stored
     for name in ("b", "A", "c"):
         await workspace(world, name)
     sorted_ = f"{WORKSPACES}?sortBy=SORT_BY_NAME&orderBy=ORDER_BY_DESC&limit=2&offset=1"
@@ -227,6 +229,96 @@ async def test_a_project_moves_to_another_workspace(world: ApiWorld) -> None:
     await error(world, 404, "POST", f"/api/v1/projects/{id_}/move", move)
 
 
+async def local_ids(world: ApiWorld) -> dict[int, str]:
+    found = await world.ok("POST", "/api/v1/runs", {"limit": 0, "filter": '{"showArchived": true}'})
+    return {run["id"]: run["localId"] for run in found["runs"]}
+
+
+async def test_runs_are_numbered_anew_where_their_experiment_moves(stored: ApiWorld) -> None:
+    world = stored
+    lab = await workspace(world)
+    id_ = await project(world, lab)
+    first, search = (await submit(world))["id"], (await submit(world, ASHA))["id"]
+    runs = [world.trial_id(search, n) for n in range(4)]
+    single = world.trial_id(first)
+    there = {single: "UNCAT-1", **{run: f"UNCAT-{n}" for n, run in enumerate(runs, 2)}}
+    assert await local_ids(world) == there
+    move = {"experimentId": search, "destinationProjectId": id_}
+    for _ in range(2):
+        await world.ok("POST", f"{EXPERIMENTS}/{search}/move", move)
+        moved = {run: f"VISIO-{n}" for n, run in enumerate(runs, 1)}
+        assert await local_ids(world) == {single: "UNCAT-1", **moved}
+    live = world.services.experiments.live(search)
+    assert live is not None
+    assert live.workspace_id == lab
+    # No number is given twice, neither after a move nor for what is made later.
+    await world.ok("POST", f"{EXPERIMENTS}/{search}/move", {**move, "destinationProjectId": 1})
+    later = world.trial_id((await submit(world))["id"])
+    back = {run: f"UNCAT-{n}" for n, run in enumerate(runs, 6)}
+    assert await local_ids(world) == {single: "UNCAT-1", **back, later: "UNCAT-10"}
+    await world.ok("PATCH", f"/api/v1/projects/{id_}", {"key": "V"})
+    await world.ok("POST", f"{EXPERIMENTS}/{first}/move", {**move, "experimentId": first})
+    assert (await local_ids(world))[single] == "V-5"
+
+
+async def test_what_is_archived_does_not_move(world: ApiWorld) -> None:
+    lab = await workspace(world)
+    id_, closed = await project(world, lab), await project(world, lab, "closed")
+    inside = (await submit(world, projectId=closed))["id"]
+    await world.ok("POST", f"/api/v1/projects/{closed}/archive")
+    here = (await submit(world))["id"]
+    for experiment, target in ((inside, id_), (here, closed)):
+        url, move = f"{EXPERIMENTS}/{experiment}/move", {"destinationProjectId": target}
+        assert f"project {closed} (closed) is archived" in await error(
+            world, 400, "POST", url, move
+        )
+    url = f"{EXPERIMENTS}/{here}/move"
+    await error(world, 404, "POST", url, {"destinationProjectId": 99})
+    await world.ok("POST", f"{EXPERIMENTS}/{here}/kill")
+    await world.ok("POST", f"{EXPERIMENTS}/{here}/archive")
+    assert await error(world, 400, "POST", url, {"destinationProjectId": id_}) == (
+        "Experiment is archived."
+    )
+
+
+async def test_experiments_and_runs_move_in_bulk(world: ApiWorld) -> None:
+    lab = await workspace(world)
+    id_ = await project(world, lab)
+    first, second, search = [
+        (await submit(world, config))["id"] for config in (SINGLE, SINGLE, ASHA)
+    ]
+    target = {"destinationProjectId": id_}
+
+    async def results(url: str, **body: Any) -> dict[int, str]:
+        found = await world.ok("POST", f"/api/v1/{url}/move", {**target, **body})
+        return {one["id"]: one["error"] for one in found["results"]}
+
+    async def where(experiment: int) -> int:
+        shown = await world.ok("GET", f"{EXPERIMENTS}/{experiment}")
+        return int(shown["experiment"]["projectId"])
+
+    bulk = "projects/1/experiments"
+    moved = await results(bulk, experimentIds=[first, 99], projectId=1)
+    assert moved == {first: "", 99: "experiment '99' not found"}
+    assert await results(bulk, filters={"excludedExperimentIds": [search]}) == {second: ""}
+    run, single = world.trial_id(search, 1), world.trial_id(first)
+    asked: dict[str, Any] = {"sourceProjectId": 1, "runIds": [run, single]}
+    gone = f"Run with id '{single}' not found in project with id '1'"
+    assert await results("runs", **asked, skipMultitrial=True) == {
+        run: f"Skipping run '{run}' (part of multi-trial).",
+        single: gone,
+    }
+    assert await where(search) == 1
+    everything = '{"showArchived": true}'
+    by_filter = await results("runs", sourceProjectId=1, filter=everything)
+    assert by_filter == {world.trial_id(search, n): "" for n in range(4)}
+    assert [await where(one) for one in (first, second, search)] == [id_, id_, id_]
+    await world.ok("POST", f"{EXPERIMENTS}/{first}/kill")
+    await world.ok("POST", "/api/v1/runs/archive", {"runIds": [single]})
+    back = {"destinationProjectId": 1, "runIds": [single], "sourceProjectId": id_}
+    assert await results("runs", **back) == {single: "Run is archived."}
+
+
 async def test_who_may_change_them(world: ApiWorld) -> None:
     stranger = await other(world)
     lab = await workspace(world)
@@ -280,7 +372,8 @@ async def test_what_is_not_there_yet_is_said(world: ApiWorld) -> None:
     )
 
 
-async def test_a_workspace_is_deleted_with_all_that_is_in_it(world: ApiWorld) -> None:
+async def test_a_workspace_is_deleted_with_all_that_is_in_it(stored: ApiWorld) -> None:
+    world = stored
     lab = await workspace(world)
     id_ = await project(world, lab)
     experiment = (await submit(world, projectId=id_))["id"]

@@ -47,7 +47,7 @@ def upgrade() -> None:
         batch_op.create_unique_constraint(batch_op.f("uq_workspace_name_key"), ["name_key"])
     with op.batch_alter_table("project", schema=None) as batch_op:
         batch_op.create_unique_constraint(
-            batch_op.f("uq_project_workspace_id_name_key"), ["workspace_id", "name_key"]
+            batch_op.f("uq_project_workspace_id"), ["workspace_id", "name_key"]
         )
         batch_op.create_index(batch_op.f("ix_project_workspace_id"), ["workspace_id"], unique=False)
     with op.batch_alter_table("experiment", schema=None) as batch_op:

@@ -107,12 +107,13 @@ class WorkspaceService:
 
         async def turn() -> None:
             await self._row(workspace_id)
+            pin, where = tables.WorkspacePin, {"workspace_id": workspace_id, "user_id": by.user_id}
+            is_pinned = await self._store.read_one(select(pin.pinned_at).filter_by(**where))
             unit = UnitOfWork()
-            if pinned:
-                unit.upsert(tables.WorkspacePin, self._pin(workspace_id, by))
-            else:
-                where = {"workspace_id": workspace_id, "user_id": by.user_id}
-                unit.delete(tables.WorkspacePin, where)
+            if pinned and is_pinned is None:
+                unit.insert(pin, self._pin(workspace_id, by))
+            elif not pinned:
+                unit.delete(pin, where)
             await self._store.commit(unit)
 
         await self.queue.run(turn)

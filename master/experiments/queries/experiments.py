@@ -241,7 +241,7 @@ class ExperimentQueries:
 
 def _experiments(
     visible: Visibility,
-) -> Select[tables.Experiment, str, str, tables.Project, str, int, int, int]:
+) -> Select[tables.Experiment, str, str, tables.Project, str, bool, int, int, int]:
     return (
         select(
             _E,

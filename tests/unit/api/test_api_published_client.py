@@ -154,20 +154,13 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("AddProjectNoteResponse", "POST", f"{vision}/notes", a_note)
     await note("PutProjectNotesResponse", "PUT", f"{vision}/notes", {"notes": [a_note]})
     move = {"destinationProjectId": int(vision.rpartition("/")[2])}
-    await note(
-        "MoveExperimentsResponse",
-        "POST",
-        "/api/v1/projects/1/experiments/move",
-        {**move, "experimentIds": [experiment]},
-    )
+    some = {**move, "experimentIds": [int(experiment.rpartition("/")[2])]}
+    bulk = "/api/v1/projects/1/experiments/move"
+    await note("MoveExperimentsResponse", "POST", bulk, some)
     move_runs = {**move, "runIds": [trial], "sourceProjectId": move["destinationProjectId"]}
     await note("MoveRunsResponse", "POST", "/api/v1/runs/move", move_runs)
-    await note(
-        "MoveExperimentResponse",
-        "POST",
-        f"/api/v1/experiments/{experiment}/move",
-        {"destinationProjectId": 1},
-    )
+    back = {"destinationProjectId": 1}
+    await note("MoveExperimentResponse", "POST", f"{experiment}/move", back)
     await note("MoveProjectResponse", "POST", f"{vision}/move", {"destinationWorkspaceId": 1})
     await note("ListRPsBoundToWorkspaceResponse", "GET", f"{lab}/available-resource-pools")
     await note("ListWorkspaceNamespaceBindingsResponse", "GET", f"{lab}/list-namespace-bindings")

@@ -91,7 +91,7 @@ def test_each_verb_asks_for_one_thing(
 ) -> None:
     result = det(cluster, *words.split())
     assert (result.exit_code, result.stderr.strip()) == (0, said), result.output
-    last = cluster.requests[-1]
+    last = cluster.asked[-1]
     assert (last.method, last.path) == (method, path)
     assert (last.body or None) == body
 
@@ -108,4 +108,4 @@ def test_lists_and_descriptions(cluster: ScriptedMaster) -> None:
 def test_nothing_is_deleted_without_a_yes(cluster: ScriptedMaster) -> None:
     for words in (["w", "delete", "lab"], ["p", "delete", "lab", "vision"]):
         assert det(cluster, *words).exit_code == 1
-    assert not [one for one in cluster.requests if one.method == "DELETE"]
+    assert not [one for one in cluster.asked if one.method == "DELETE"]

@@ -127,7 +127,6 @@ COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"))
 
 def measure(experiments: int, trials: int) -> dict[tuple[str, ...], tuple[float, int]]:
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o711)
         with RealCluster(Path(folder), {"resource_pools": [{"pool_name": "default"}]}) as cluster:
             cluster.stop_master()
             asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials))

@@ -126,12 +126,15 @@ COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"))
 
 
 def measure(experiments: int, trials: int) -> dict[tuple[str, ...], tuple[float, int]]:
-    with tempfile.TemporaryDirectory() as folder:
-        with RealCluster(Path(folder), {"resource_pools": [{"pool_name": "default"}]}) as cluster:
-            cluster.stop_master()
-            asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials))
-            cluster.start_master()
-            return {words: waits(cluster, words) for words in COMMANDS}
+    pools = {"resource_pools": [{"pool_name": "default"}]}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RealCluster(Path(folder), pools) as cluster,
+    ):
+        cluster.stop_master()
+        asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials))
+        cluster.start_master()
+        return {words: waits(cluster, words) for words in COMMANDS}
 
 
 def main() -> int:

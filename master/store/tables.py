@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint
-from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlmodel import Field, SQLModel
 
 from master.store import documents
@@ -77,7 +76,8 @@ def name_key(name: str) -> str:
     return name.casefold()
 
 
-def _key_of_name(context: DefaultExecutionContext) -> str:
+def _key_of_name(context: Any) -> str:
+    """`context`: SQLAlchemy's, of the row that is inserted."""
     return name_key(context.get_current_parameters()["name"])
 
 

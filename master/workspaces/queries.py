@@ -168,7 +168,7 @@ def _archived(
 
 def _workspaces(
     visible: Visibility, reader: int
-) -> Select[tables.Workspace, str, int, int, datetime | None]:
+) -> Select[tables.Workspace, str, int, int, datetime]:
     return (
         select(_W, _U.username, _workspace_projects, _workspace_experiments, _N.pinned_at)
         .join(_U, _U.id == _W.user_id)

@@ -269,6 +269,7 @@ class Master:
         ):
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
+        group.create_task(plane.removals.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
@@ -292,6 +293,8 @@ class Master:
             tasks=plane.tasks,
             generic=plane.generic,
             templates=TemplateService(self._store, options.clock),
+            workspaces=plane.workspaces,
+            projects=plane.projects,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,
@@ -406,6 +409,7 @@ class Master:
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),
+            agent_users=self._agent_users,
         )
 
     def _provisioner(

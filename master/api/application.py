@@ -48,6 +48,7 @@ from master.api.windlass import costs as windlass_costs
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
 from master.webui import home, pages, sign_in, task_pages
 
@@ -90,6 +91,7 @@ ROUTES: Sequence[BaseRoute] = (
     *jobs.router.routes,
     *users.router.routes,
     *workspaces.router.routes,
+    *projects.router.routes,
     *templates.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,

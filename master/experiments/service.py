@@ -19,6 +19,7 @@ from master.core.expconf import ExperimentConfig
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
+from master.core.visibility import Visibility
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
 from master.experiments.lifecycle import machine
@@ -28,6 +29,7 @@ from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
 from master.experiments.submission.admission import Admission, CheckedExperiment
 from master.experiments.submission.creation import Created, NewExperiment, experiment_row
+from master.experiments.submission.placing import Placing
 from master.experiments.submission.storage_checks import StorageChecks
 from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
@@ -110,6 +112,7 @@ class ExperimentService:
         self.storage_checks = StorageChecks(clock, _cluster_storage(policy, specs.cluster))
         self._cluster = specs.cluster
         self._warm_start = WarmStart(store)
+        self.placing = Placing(store)
         self._parts = LiveParts(
             store=store,
             clock=clock,
@@ -131,6 +134,12 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner, template)
+
+    async def place(
+        self, text: str, *, project_id: int, template: Template | None, visible: Visibility
+    ) -> int:
+        """The project of such an experiment: see `Placing`."""
+        return await self.placing.find(text, project_id, template, visible)
 
     async def preview_search(self, document: JsonMapping) -> tuple[ExperimentConfig, Search]:
         """The search of such an experiment. Raises InvalidConfig; creates nothing."""
@@ -205,13 +214,7 @@ class ExperimentService:
         )
 
     async def _workspace_of(self, project_id: int) -> int:
-        project = tables.Project
-        workspace_id = await self._store.read_one(
-            select(project.workspace_id).where(project.id == project_id)
-        )
-        if workspace_id is None:
-            raise NotFound("project", project_id)
-        return workspace_id
+        return (await self.placing.open(project_id)).workspace.id
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""
@@ -281,6 +284,12 @@ class ExperimentService:
         live = self.roots.get(experiment_id)
         if live is not None and live.is_over:
             self.roots.forget(live)
+
+    def relocated(self, experiment_ids: Iterable[int], workspace_id: int) -> None:
+        """That is committed."""
+        for experiment_id in experiment_ids:
+            if (live := self.roots.get(experiment_id)) is not None:
+                live.workspace_id = workspace_id
 
     def live_of_trial(self, trial_id: int) -> LiveExperiment | None:
         return self.roots.of_trial(trial_id)

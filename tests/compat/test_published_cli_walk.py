@@ -172,7 +172,7 @@ ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
 ok | experiment unarchive {e}
-missing | experiment move {e} Uncategorized Uncategorized
+ok | experiment move {e} Uncategorized Uncategorized
 ok | experiment create {config} {model} --paused
 ok | experiment continue {e}
 ok | experiment kill {e}
@@ -204,27 +204,32 @@ ok | template set t {config}
 ok | template set-value config t {config}
 ok | template remove t
 ok | project list Uncategorized
-missing | project create Uncategorized p
+ok | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized
-missing | project edit Uncategorized Uncategorized --new_name n
+ok | project edit Uncategorized p --new_name n
+ok | experiment move {e} Uncategorized n
+ok | experiment move {e} Uncategorized Uncategorized
 ok | project list-experiments Uncategorized Uncategorized
-missing | project archive Uncategorized Uncategorized
-missing | project unarchive Uncategorized Uncategorized
-missing | project delete Uncategorized Uncategorized --yes
+ok | project archive Uncategorized n
+ok | project unarchive Uncategorized n
+is immutable | project archive Uncategorized Uncategorized
+ok | project delete Uncategorized n --yes
 ok | workspace list
-missing | workspace create w
+ok | workspace create w
+avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
-missing | workspace edit Uncategorized --name n
+ok | workspace edit w --name n
 missing | workspace list-members Uncategorized
-missing | workspace list-pools Uncategorized
+ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
-missing | workspace archive Uncategorized
-missing | workspace unarchive Uncategorized
-missing | workspace delete Uncategorized --yes
-missing | workspace bindings list Uncategorized
-missing | workspace bindings set Uncategorized --namespace n
-missing | workspace bindings delete Uncategorized
-missing | workspace resource-quota set Uncategorized 1
+ok | workspace archive n
+ok | workspace unarchive n
+is immutable | workspace archive Uncategorized
+ok | workspace delete n --yes
+ok | workspace bindings list Uncategorized
+of Kubernetes | workspace bindings set Uncategorized --namespace n
+of Kubernetes | workspace bindings delete Uncategorized
+of Kubernetes | workspace resource-quota set Uncategorized 1
 missing | config-policies describe experiment
 missing | config-policies set experiment {config}
 missing | config-policies delete experiment

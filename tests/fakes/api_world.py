@@ -44,9 +44,10 @@ from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
 from master.templates.service import TemplateService
 from master.wiring.control_plane import Parts, build
+from master.workspaces.deletion import Removals
+from master.workspaces.first import first_rows
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.pool import UNDECIDED
@@ -110,6 +111,8 @@ class ApiWorld:
     mint: AllocationTokenMint
     tasks: asyncio.TaskGroup
     client: httpx2.AsyncClient
+    removals: Removals
+    """Does nothing but what `step` is called for."""
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     token: str = ""
 
@@ -361,11 +364,7 @@ async def _start(
         allow_empty_password=config.security.allow_empty_password,
     )
     await auth.ensure_users(lambda: PASSWORD)
-    uow = UnitOfWork()
-    owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
-    uow.insert(tables.Workspace, {"id": 1, **owner})
-    uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
-    await store.commit(uow)
+    await store.commit(first_rows(store))
     lines = MasterLines(logs, clock)
     tasks.create_task(lines.run())
     storage = {"type": "shared_fs", "host_path": str(tmp_path)}
@@ -442,6 +441,8 @@ async def _start(
         tasks=plane.tasks,
         generic=plane.generic,
         templates=TemplateService(store, clock),
+        workspaces=plane.workspaces,
+        projects=plane.projects,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,
@@ -476,7 +477,7 @@ async def _start(
     client = httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://master", timeout=30
     )
-    return ApiWorld(app, services, clock, plane.mint, tasks, client)
+    return ApiWorld(app, services, clock, plane.mint, tasks, client, plane.removals)
 
 
 def file(path: str, content: bytes = b"", *, mode: int = 0o100644) -> dict[str, Any]:

@@ -43,6 +43,9 @@ class Populated:
     job: str
     checkpoint: str = "ckpt-1"
     template: str = TEMPLATE
+    workspace: int = 0
+    project: int = 0
+    """Of the experiment; in that workspace."""
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -51,7 +54,8 @@ class Populated:
             "experiment_id": self.experiment,
             "trial_id": self.trial,
             "run_id": self.trial,
-            "project_id": 1,
+            "project_id": self.project,
+            "workspace_id": self.workspace,
             "checkpoint_uuid": self.checkpoint,
             "allocation_id": self.run.id,
             "resources_id": self.run.containers[0].container.container_id,
@@ -76,7 +80,12 @@ class Populated:
 
     def url(self, path: str) -> str:
         """The path of a route, with the ids of what there is."""
-        of = {"trials": self.trial, "workspaces": 1, "projects": 1, "allocations": self.run.id}
+        of = {
+            "trials": self.trial,
+            "workspaces": self.workspace,
+            "projects": self.project,
+            "allocations": self.run.id,
+        }
         kind = path.split("/{id}")[0].rpartition("/")[2]
         interactive = {
             "commands": self.command,
@@ -138,8 +147,15 @@ async def populated_world(
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
         await world.add_agent()
         owner = await world.login("determined")
+        made = await world.ok("POST", "/api/v1/workspaces", {"name": "mine"})
+        workspace = made["workspace"]["id"]
+        body = {"name": "mine", "key": "note"}
+        made = await world.ok("POST", f"/api/v1/workspaces/{workspace}/projects", body)
+        project = made["project"]["id"]
         experiment = await world.create(
-            config, modelDefinition=list(files) or [file("train.py", b"print(1)")]
+            config,
+            projectId=project,
+            modelDefinition=list(files) or [file("train.py", b"print(1)")],
         )
         run = await world.run_of(experiment)
         await world.checkpoint(run, "ckpt-1", 10)
@@ -175,4 +191,6 @@ async def populated_world(
             tensorboard=served["tensorboard"],
             generic=served["generic"],
             job=live.state.job_id,
+            workspace=workspace,
+            project=project,
         )

@@ -11,6 +11,7 @@ from windlass.base.errors import NotFound
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
+from windlass.sdk.workspaces import Projects, Workspaces
 
 if TYPE_CHECKING:
     from windlass.sdk.context_dir import FileEntry
@@ -368,6 +369,19 @@ class Client:
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))
+
+    def workspace_calls(self) -> Workspaces:
+        """What projects, tasks and templates belong to."""
+        return Workspaces(self.session, self.pages)
+
+    def projects(self) -> Projects:
+        """What experiments belong to."""
+        return Projects(self.session, self.pages)
+
+    def move_experiment(self, experiment_id: int, project_id: int) -> None:
+        """Its runs get other local ids."""
+        body = {"experimentId": experiment_id, "destinationProjectId": project_id}
+        self.session.post(f"/api/v1/experiments/{experiment_id}/move", body)
 
     def _logs(self, path: str, follow: bool, head: int | None, tail: int | None) -> Iterator[Json]:
         if tail is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints.replies import DeletionReply
@@ -18,7 +19,7 @@ from master.api.experiments.requests import ContinueExperiment, PatchExperiment
 from master.api.experiments.routes import experiment_json
 from master.api.permits import IN_BODY, experiment, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import RowId, Text
+from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
@@ -111,6 +112,21 @@ async def archive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
 @permit(Action.UPDATE_METADATA, experiment("id"))
 async def unarchive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
     await api.services.metadata.set_archived(id, False, by=principal)
+    return reply()
+
+
+class MoveExperiment(Body):
+    destination_project_id: Annotated[Int32, Field(ge=0)]
+
+
+@router.post("/api/v1/experiments/{experiment_id}/move")
+@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
+async def move(
+    experiment_id: RowId, body: MoveExperiment, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[Empty]:
+    """Its runs follow, with other local ids."""
+    await api.reads.workspaces.project(body.destination_project_id, visible)
+    await api.services.metadata.move(experiment_id, body.destination_project_id, by=principal)
     return reply()
 
 

@@ -160,7 +160,7 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "endTime": time(run.ended_at),
         "duration": ((run.ended_at or now) - run.created_at) // timedelta(seconds=1),
         "labels": experiment.labels,
-        "archived": experiment.archived,
+        "archived": row.trial.archived or experiment.archived,
         "parentArchived": row.parent_archived,
         "checkpointCount": row.checkpoint_count,
         "checkpointSize": str(row.checkpoint_size),

@@ -53,8 +53,6 @@ from windlass.base.formats.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
-UNCATEGORIZED = 1
-
 
 @router.post(
     "/api/v1/experiments",
@@ -68,12 +66,15 @@ async def create(
     body, files = await in_parsing_thread(read_create, await request.body())
     if body.unmanaged:
         raise Unimplemented("unmanaged experiments are not implemented yet")
-    if body.project_id not in (0, UNCATEGORIZED):
-        raise NotFound("project", body.project_id)
     template = await api.reads.templates.applied(body.template, visible)
     experiments = api.services.experiments
+    project_id = await experiments.place(
+        body.config, project_id=body.project_id, template=template, visible=visible
+    )
     if body.validate_only:
-        checked = await experiments.check(body.config, by=principal, template=template)
+        checked = await experiments.check(
+            body.config, by=principal, project_id=project_id, template=template
+        )
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
@@ -86,6 +87,7 @@ async def create(
             blob_of=parent,
             parent_id=parent,
             activate=body.activate,
+            project_id=project_id,
         ),
         by=principal,
     )

@@ -88,7 +88,7 @@ def experiment(
         "projectOwnerId": row.project.user_id,
         "workspaceId": row.project.workspace_id,
         "workspaceName": row.workspace_name,
-        "parentArchived": row.project.archived,
+        "parentArchived": row.project.archived or row.workspace_archived,
         "externalExperimentId": row.experiment.external_id,
         "error": row.experiment.error,
         "waitingReason": waiting.text if waiting is not None else None,

@@ -11,6 +11,7 @@ from master.core.searcher.event_json import action_to_json, event_to_json
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
 from master.experiments.lifecycle.garbage import row_at_end
+from master.experiments.lifecycle.run_numbers import number_runs
 from master.experiments.lifecycle.state import (
     ExperimentState,
     GroupMetrics,
@@ -40,6 +41,8 @@ def changes(transitions: Sequence[Transition[ExperimentState, ExperimentStep]]) 
             _trial_changes(uow, step.state, change)
             for before, after in change.allocations():
                 allocation_changes(uow, before, after)
+        if made := [change.after.id for change in step.trials if change.before is None]:
+            uow.extend(number_runs(step.state.id, since=min(made)))
         uow.insert(tables.SearcherEvent, *(_event_row(step.state.id, e) for e in step.events))
     if transitions:
         _experiment_changes(uow, transitions[0].before, transitions[-1].step.state)

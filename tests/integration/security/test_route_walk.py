@@ -46,6 +46,8 @@ ENDLESS = Expected(400, 400)
 """Anybody may ask; it is not asked for a metric, as the answer to that ends with the experiment."""
 ADMINS = Expected(403, 403)
 CREATE = Expected(200, 403)
+TAKEN = Expected(409, 403)
+"""Anybody may make one; the name is another's."""
 IN_RESULTS = Expected(200, 200)
 """Each target has its own answer, and it is an error."""
 PAGE = Expected(200, 200, 303)
@@ -53,7 +55,7 @@ PAGE = Expected(200, 200, 303)
 _EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
 _OF_EXPERIMENT = "/api/v1/experiments/{experiment_id}"
 _ALLOCATION = "/api/v1/allocations/{allocation_id}"
-RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive")
+RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move")
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,
@@ -129,9 +131,10 @@ EXPECTED: Mapping[str, Expected | None] = {
         f"POST {_EXPERIMENT}/{act}": OWNED
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    f"POST {_OF_EXPERIMENT}/move": OWNED,
     **{
         f"POST {_BULK}/{act}": IN_RESULTS
-        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive", "move")
     },
     **{f"POST /api/v1/{kind}": CREATE for kind in INTERACTIVE},
     **{f"GET /api/v1/{kind}": READ for kind in INTERACTIVE},
@@ -204,12 +207,33 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/users/{username}/by-username": READ,
     "PATCH /api/v1/users/{user_id}": OWNED,
     "GET /api/v1/workspaces": READ,
+    "POST /api/v1/workspaces": TAKEN,
     "GET /api/v1/workspaces/{id}": READ,
+    "PATCH /api/v1/workspaces/{id}": OWNED,
+    "DELETE /api/v1/workspaces/{id}": OWNED,
+    "POST /api/v1/workspaces/{id}/archive": OWNED,
+    "POST /api/v1/workspaces/{id}/unarchive": OWNED,
+    "POST /api/v1/workspaces/{id}/pin": CREATE,
+    "POST /api/v1/workspaces/{id}/unpin": CREATE,
+    "GET /api/v1/workspaces/{workspace_id}/available-resource-pools": READ,
+    "GET /api/v1/workspaces/{id}/list-namespace-bindings": READ,
+    "POST /api/v1/workspaces/{workspace_id}/namespace-bindings": ADMINS,
+    "DELETE /api/v1/workspaces/{workspace_id}/namespace-bindings": ADMINS,
+    "POST /api/v1/workspaces/{id}/set-resource-quota": ADMINS,
     "GET /api/v1/workspaces/{id}/projects": READ,
+    "POST /api/v1/workspaces/{workspace_id}/projects": TAKEN,
+    "GET /api/v1/projects/key/{key}": READ,
     "GET /api/v1/projects/{id}": READ,
+    "PATCH /api/v1/projects/{id}": OWNED,
+    "DELETE /api/v1/projects/{id}": OWNED,
+    "POST /api/v1/projects/{id}/archive": OWNED,
+    "POST /api/v1/projects/{id}/unarchive": OWNED,
+    "POST /api/v1/projects/{project_id}/notes": OWNED,
+    "PUT /api/v1/projects/{project_id}/notes": OWNED,
+    "POST /api/v1/projects/{project_id}/move": OWNED,
     "GET /api/v1/templates": READ,
     "GET /api/v1/templates/{template_name}": READ,
-    "POST /api/v1/templates/{template_name}": Expected(409, 403),
+    "POST /api/v1/templates/{template_name}": TAKEN,
     "PUT /api/v1/templates/{template_name}": OWNED,
     "PATCH /api/v1/templates/{template_name}": OWNED,
     "DELETE /api/v1/templates/{template_name}": OWNED,
@@ -250,7 +274,21 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/experiments/continue": lambda there: {"id": there.experiment},
     "POST /api/v1/preview-hp-search": lambda there: {"config": yaml.safe_load(SINGLE)},
     f"POST {_OF_EXPERIMENT}/file": lambda there: {"path": "train.py"},
-    **{f"POST /api/v1/runs/{act}": lambda there: {"runIds": [there.trial]} for act in RUN_ACTIONS},
+    **{
+        f"POST /api/v1/runs/{act}": lambda there: {
+            "runIds": [there.trial],
+            "destinationProjectId": 1,
+        }
+        for act in RUN_ACTIONS
+    },
+    f"POST {_OF_EXPERIMENT}/move": lambda there: {"destinationProjectId": 1},
+    "POST /api/v1/workspaces": lambda there: {"name": "MINE"},
+    "PATCH /api/v1/workspaces/{id}": lambda there: {"name": "stolen"},
+    "POST /api/v1/workspaces/{workspace_id}/projects": lambda there: {"name": "MINE"},
+    "PATCH /api/v1/projects/{id}": lambda there: {"name": "stolen"},
+    "POST /api/v1/projects/{project_id}/notes": lambda there: {"name": "stolen"},
+    "PUT /api/v1/projects/{project_id}/notes": lambda there: {"notes": [{"name": "stolen"}]},
+    "POST /api/v1/projects/{project_id}/move": lambda there: {"destinationWorkspaceId": 1},
     **{
         f"POST /api/v1/trials/{{trial_id}}/{kind}_metrics": lambda there: {
             "trialRunId": 1,
@@ -260,8 +298,11 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for kind in ("training", "validation")
     },
     **{
-        f"POST {_BULK}/{act}": lambda there: {"experimentIds": [there.experiment]}
-        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+        f"POST {_BULK}/{act}": lambda there: {
+            "experimentIds": [there.experiment],
+            "destinationProjectId": 1,
+        }
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive", "move")
     },
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
@@ -341,9 +382,11 @@ async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
 
 
 async def everything(there: Populated) -> dict[str, list[str]]:
-    """All rows of the store and the lines of the task, to compare."""
+    """All rows of the store and the lines of the task, to compare; without pins, which are everybody's own."""
     store, found = there.world.services.store, {}
     for table in vars(tables).values():
+        if table is tables.WorkspacePin:
+            continue
         if isinstance(table, type) and issubclass(table, SQLModel) and hasattr(table, "__table__"):
             rows = await store.read(select(table))
             found[table.__name__] = sorted(row.model_dump_json() for row in rows)

@@ -25,6 +25,8 @@ from master.jobs.service import JobService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
+from master.workspaces.projects import ProjectService
+from master.workspaces.service import WorkspaceService
 from rm_backends.agents.operator import Operator
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
 from tests.fakes.one_bake import OneBake
@@ -40,6 +42,8 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        WorkspaceService,
+        ProjectService,
         OneInstance,
         OneBake,
     ),
@@ -70,7 +74,8 @@ class Here:
         ids = {
             "id": self.trial if "/trials/" in path else self.experiment,
             "experiment_id": self.experiment,
-            "project_id": -1,
+            "project_id": -1 if "/experiments/" in path else 1,
+            "workspace_id": 1,
             "run_id": self.trial,
             "task_id": next((self.tasks[kind] for kind in self.tasks if f"/{kind}/" in path), ""),
             "user_id": 2,
@@ -99,6 +104,12 @@ BODIES: Bodies = {
         _BULK + act: lambda here: {"experimentIds": [here.experiment]}
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    _BULK + "move": lambda here: {"experimentIds": [here.experiment], "destinationProjectId": 1},
+    "POST /api/v1/experiments/{experiment_id}/move": lambda here: {"destinationProjectId": 1},
+    "POST /api/v1/runs/move": lambda here: {"runIds": [here.trial], "destinationProjectId": 1},
+    "POST /api/v1/workspaces": lambda here: {"name": "lab"},
+    "POST /api/v1/workspaces/{workspace_id}/projects": lambda here: {"name": "vision"},
+    "POST /api/v1/projects/{project_id}/move": lambda here: {"destinationWorkspaceId": 1},
     "POST /api/v1/experiments/continue": lambda here: {"id": here.experiment},
     **{
         f"POST /api/v1/runs/{act}": lambda here: {"runIds": [here.trial]}
@@ -144,6 +155,9 @@ QUESTIONS = {
     "POST /api/v1/experiments/{experiment_id}/file",
     "POST /api/v1/preview-hp-search",
     "POST /api/v1/runs",
+    "POST /api/v1/workspaces/{workspace_id}/namespace-bindings",
+    "DELETE /api/v1/workspaces/{workspace_id}/namespace-bindings",
+    "POST /api/v1/workspaces/{id}/set-resource-quota",
 }
 """These change nothing."""
 

@@ -59,6 +59,14 @@ NEVER_GRANTED = {
     "agents_tell": "no generated launch token is right",
     "description_docs": "it redirects",
     "description_docs_page": "no generated path is that of a page",
+    **dict.fromkeys(
+        (
+            "workspaces_bind_namespace",
+            "workspaces_unbind_namespace",
+            "workspaces_set_resource_quota",
+        ),
+        "it is of Kubernetes",
+    ),
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }
@@ -81,6 +89,10 @@ KINDS = {
     "trialRunId": "run",
     "template_name": "template",
     "oldName": "template",
+    "destinationProjectId": "project",
+    "sourceProjectId": "project",
+    "destinationWorkspaceId": "workspace",
+    "key": "projectKey",
 }
 """Keys that hold an id -> its kind; of others the name tells: `job_id`, `jobId` and `jobIds` are ids of jobs."""
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")

@@ -23,6 +23,7 @@ from windlass.cli.job.words import already_ended
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import notice, print_json, see_log, state_name
+from windlass.cli.places import ProjectName, WorkspaceName, project_of
 from windlass.cli.published_ports import PublishOption, published_ports
 from windlass.sdk.client import ExperimentAction
 
@@ -149,6 +150,17 @@ def archive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
 def unarchive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Show an archived experiment in lists again."""
     _act(ctx, experiment_id, "unarchive", "Unarchived")
+
+
+@app.command()
+def move(
+    ctx: typer.Context, experiment_id: ExperimentId, workspace: WorkspaceName, project: ProjectName
+) -> None:
+    """Move an experiment to another project. Its runs get other local ids."""
+    client = client_for(ctx)
+    target = project_of(client, workspace, project)
+    client.move_experiment(experiment_id, int(target["id"]))
+    notice(f"Moved experiment {experiment_id} to project {target['name']}")
 
 
 @app.command()

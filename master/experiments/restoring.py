@@ -24,7 +24,6 @@ from master.store.store import Store
 from rm_backends.base import AllocationHint
 from windlass.base.errors import NotFound
 
-
 HEARD_AGAIN = timedelta(minutes=2)
 """A client that could not reach the master tries again after 10 s, at the latest after a minute."""
 

@@ -273,7 +273,13 @@ class ExperimentService:
         await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
 
     async def _apply(
-        self, experiment_id: int, step: PureStep, by: Actor, done: str, *, over_is_fine: bool = False
+        self,
+        experiment_id: int,
+        step: PureStep,
+        by: Actor,
+        done: str,
+        *,
+        over_is_fine: bool = False,
     ) -> None:
         """`done`: what somebody wants it to be."""
         live = self.roots.get(experiment_id)

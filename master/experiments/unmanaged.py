@@ -106,7 +106,7 @@ class UnmanagedExperiments:
         )
 
     async def put(self, new: NewExperiment, external_id: str, *, by: Actor) -> int:
-        """The experiment with this external id, which is created if there is none; the same for whoever asks at once."""
+        """The experiment with this external id, which is created if there is none: one, whoever asks at once."""
 
         async def find_or_create() -> int:
             found = await self.find(external_id)

@@ -68,7 +68,11 @@ def row_at_end(state: ExperimentState) -> dict[str, object] | None:
 
     The checkpoints of an unmanaged one are its user's: nobody here knows whether it goes on.
     """
-    if state.ended_at is None or state.unmanaged or not any(t.latest_checkpoint for t in state.trials.values()):
+    if (
+        state.ended_at is None
+        or state.unmanaged
+        or not any(t.latest_checkpoint for t in state.trials.values())
+    ):
         return None
     # Derived: a step is pure.
     task = uuid.uuid5(uuid.NAMESPACE_OID, f"{state.job_id} {state.ended_at.isoformat()}")

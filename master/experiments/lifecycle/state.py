@@ -3,7 +3,7 @@
     experiment   ACTIVE <-> PAUSED --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
     trial        ACTIVE           --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
 
-A trial is PAUSED only in what users see: it is its experiment that is paused. Unmanaged ones are otherwise: `unmanaged`.
+A trial is PAUSED only in what users see: it is its experiment that is paused. `unmanaged` has those of others.
 """
 
 from __future__ import annotations

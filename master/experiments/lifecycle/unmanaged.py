@@ -95,9 +95,7 @@ def fell_silent(state: ExperimentState, env: Env, due: Iterable[str]) -> Experim
             continue
         since = f"{trial.last_activity:%Y-%m-%d %H:%M:%S} UTC"
         builder.put(
-            replace(
-                trial, phase=Phase.ERROR, error=f"{LOST} {since}", ended_at=trial.last_activity
-            )
+            replace(trial, phase=Phase.ERROR, error=f"{LOST} {since}", ended_at=trial.last_activity)
         )
     _follow_trials(builder)
     return builder.done()

@@ -104,7 +104,7 @@ class UnmanagedLine(Body):
     stdtype: Text | None = None
 
 
-@hot.post("/task-logs")
+@router.post("/task-logs")
 @permit(Action.REPORT, IN_BODY)
 async def post_unmanaged(
     body: Annotated[tuple[UnmanagedLine, ...], JsonBody()], principal: Caller, api: TheApi

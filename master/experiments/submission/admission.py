@@ -125,6 +125,9 @@ class Admission:
         """The same for an experiment that nothing here runs: it has no pool, and its storage is its user's. Blocks."""
         raw = over_template(parse(text), template)
         with naming(template):
+            if raw.get("bind_mounts"):
+                problem = "<config>.bind_mounts: an unmanaged experiment has none: nothing of it runs here"
+                raise InvalidConfig([problem], what="experiment configuration")
             default = next((d.checkpoint_storage for d in self._policy.defaults.values()), {})
             own = raw.get("checkpoint_storage")
             config = complete(

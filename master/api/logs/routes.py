@@ -107,7 +107,9 @@ class UnmanagedLine(Body):
 @router.post("/task-logs")
 @permit(Action.REPORT, IN_BODY)
 async def post_unmanaged(
-    body: Annotated[tuple[UnmanagedLine, ...], JsonBody()], principal: Caller, api: TheApi
+    body: Annotated[tuple[UnmanagedLine, ...], JsonBody(min_length=1)],
+    principal: Caller,
+    api: TheApi,
 ) -> Reply[Empty]:
     """Lines of processes outside of the cluster, in the form in which their client ships them."""
     for task_id in {line.task_id for line in body}:

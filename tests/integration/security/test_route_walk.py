@@ -20,6 +20,7 @@ from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import SINGLE
 from tests.fakes.populated_world import (
     COMMAND,
+    UNMANAGED,
     Populated,
     populated_world,
     routes,
@@ -150,6 +151,12 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/trials/metrics/training_metrics": READ,
     "GET /api/v1/trials/metrics/validation_metrics": READ,
     "GET /api/v1/trials/{trial_id}": READ,
+    "PATCH /api/v1/trials/{trial_id}": OWNED,
+    "POST /api/v1/trials": OWNED,
+    "PUT /api/v1/trials": OWNED,
+    "GET /api/v1/trials/by-external-id/{external_experiment_id}/{external_trial_id}": READ,
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": OWNED,
+    "POST /task-logs": OWNED,
     "GET /api/v1/trials/{trial_id}/workloads": READ,
     "GET /api/v1/trials/{id}/checkpoints": READ,
     "GET /api/v1/trials/{trial_id}/logs": READ,
@@ -279,6 +286,14 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for kind in INTERACTIVE
     },
     f"POST {_ALLOCATION}/another_port": lambda there: {"variable": "C10D_PORT", "taken": 1},
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda there: UNMANAGED,
+    "POST /api/v1/trials": lambda there: {"experimentId": there.unmanaged, "unmanaged": True},
+    "PUT /api/v1/trials": lambda there: {
+        "createTrialRequest": {"experimentId": there.unmanaged, "unmanaged": True},
+        "externalTrialId": "stolen",
+    },
+    "PATCH /api/v1/trials/{trial_id}": lambda there: {"state": "STATE_ERROR"},
+    "POST /task-logs": lambda there: [{"task_id": there.run.task_id, "log": "x"}],
     "POST /api/v1/trials/{trial_id}/metrics": lambda there: {
         "group": "validation",
         "metrics": {"trialRunId": 1, "stepsCompleted": 11, "metrics": {"avgMetrics": {"loss": 0}}},

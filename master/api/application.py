@@ -23,6 +23,7 @@ from master.api.experiments import finding as experiment_finding
 from master.api.experiments import metric_streams, model_files, preview_gc, preview_search
 from master.api.experiments import routes as experiments
 from master.api.experiments import series as experiment_series
+from master.api.experiments import unmanaged as unmanaged_experiments
 from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -59,6 +60,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
+    *unmanaged_experiments.router.routes,
     *experiment_finding.router.routes,
     *model_files.router.routes,
     *experiment_values.router.routes,

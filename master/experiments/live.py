@@ -21,7 +21,7 @@ from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments.event_log import TrialErrors, log_committed
-from master.experiments.lifecycle import machine, resources
+from master.experiments.lifecycle import machine, resources, unmanaged
 from master.experiments.lifecycle.deadlines import Deadlines
 from master.experiments.lifecycle.persistence import changes
 from master.experiments.lifecycle.scheduler_hints import SchedulerHints
@@ -125,6 +125,8 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
         self.owner_name = owner_name
         self.workspace_id = workspace_id
         self.search = search or search_of(state.config)
+        self.touched_at: datetime | None = None
+        """When somebody last asked for it, if it is unmanaged and had ended."""
         self.log_policies = LogPolicySearch(state.config.log_policies)
         self.trials = TrialIndex(state.trials.values())
         self._deadlines = Deadlines(state.trials.values())
@@ -149,6 +151,12 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
     @property
     def ended_at(self) -> datetime | None:
         return self.state.ended_at
+
+    @property
+    def quiet_since(self) -> datetime | None:
+        if self.ended_at is None or self.touched_at is None:
+            return self.ended_at
+        return max(self.ended_at, self.touched_at)
 
     @property
     def config(self) -> ExperimentConfig:
@@ -193,7 +201,8 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
 
     async def keep_deadlines(self, now: datetime) -> None:
         if due := self._deadlines.due(now):
-            await self.apply(partial(machine.clock_ticked, due=due))
+            ticked = unmanaged.fell_silent if self.state.unmanaged else machine.clock_ticked
+            await self.apply(partial(ticked, due=due))
             self._deadlines.done(due)
 
     def _note_trials(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:

@@ -33,6 +33,7 @@ from master.experiments.submission.placing import Placing
 from master.experiments.submission.storage_checks import StorageChecks
 from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.unmanaged import UnmanagedExperiments, managed_only
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.roots.root import Transition
@@ -57,6 +58,14 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
     def of_trial(self, trial_id: int) -> LiveExperiment | None:
         """None when its experiment is over, or for a trial that nobody knows."""
         return self._of_trial.get(trial_id)
+
+    def job_roots(self) -> Sequence[LiveExperiment]:
+        return [root for root in super().job_roots() if not root.state.unmanaged]
+
+    def job_root(self, job_id: str) -> LiveExperiment | None:
+        """None for unmanaged work, too: it queues nowhere."""
+        root = super().job_root(job_id)
+        return None if root is None or root.state.unmanaged else root
 
     def register(self, root: LiveExperiment) -> None:
         super().register(root)
@@ -127,6 +136,14 @@ class ExperimentService:
         self.row_changes = SerialQueue("experiment rows")
         """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
         self._continuations = Continuations(self._parts, self.roots, check=self._check_again)
+        self.unmanaged = UnmanagedExperiments(
+            self._parts,
+            self.roots,
+            self.row_changes,
+            of_trial=self.roots.of_trial,
+            workspace_of=self._workspace_of,
+            ids=ids,
+        )
 
     async def check(
         self, text: str, *, by: Actor, project_id: int = 1, template: Template | None = None
@@ -235,16 +252,16 @@ class ExperimentService:
         )
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.activate, by)
+        await self._apply(experiment_id, machine.activate, by, "activated")
 
     async def pause(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.pause, by)
+        await self._apply(experiment_id, machine.pause, by, "paused")
 
     async def cancel(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.cancel, by, over_is_fine=True)
+        await self._apply(experiment_id, machine.cancel, by, "canceled", over_is_fine=True)
 
     async def kill(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.kill, by, over_is_fine=True)
+        await self._apply(experiment_id, machine.kill, by, "killed", over_is_fine=True)
 
     async def kill_trial(self, trial_id: int, *, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)
@@ -253,17 +270,30 @@ class ExperimentService:
             if await self._store.read_one(select(trial.id).where(trial.id == trial_id)) is None:
                 raise NotFound("trial", trial_id)
             return
+        if live.state.unmanaged:
+            raise managed_only(live.id, "killed")
         request_id = live.trials.request_id(trial_id)
         await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
 
     async def _apply(
-        self, experiment_id: int, step: PureStep, by: Actor, *, over_is_fine: bool = False
+        self,
+        experiment_id: int,
+        step: PureStep,
+        by: Actor,
+        done: str,
+        *,
+        over_is_fine: bool = False,
     ) -> None:
+        """`done`: what somebody wants it to be."""
         live = self.roots.get(experiment_id)
         if live is not None:
+            if live.state.unmanaged:
+                raise managed_only(experiment_id, done)
             await live.apply_to_all(step, by=by)
             return
         row = await self._experiment(experiment_id)
+        if row.unmanaged:
+            raise managed_only(experiment_id, done)
         if not over_is_fine:
             raise InvalidState(already_ended(experiment_id, Phase(row.state)))
 
@@ -282,7 +312,7 @@ class ExperimentService:
     def forget(self, experiment_id: int) -> None:
         """Of one that is over: from now on only its rows tell of it."""
         live = self.roots.get(experiment_id)
-        if live is not None and live.is_over:
+        if live is not None and (live.is_over or live.state.unmanaged):
             self.roots.forget(live)
 
     def relocated(self, experiment_ids: Iterable[int], workspace_id: int) -> None:

@@ -176,7 +176,8 @@ class Experiment(SQLModel, table=True):
     notes: Mapped[str] = Field(default="")
     archived: Mapped[bool] = Field(default=False)
     unmanaged: Mapped[bool] = Field(default=False)
-    external_id: Mapped[str | None] = Field(default=None, index=True)
+    external_id: Mapped[str | None] = Field(default=None, index=True, unique=True)
+    """What its processes outside of the cluster call it."""
     config: Mapped[JsonObject] = document_column(documents.EXPERIMENT_CONFIG)
     """The active config: merged, every default filled in."""
     original_config: Mapped[str] = Field(
@@ -244,7 +245,10 @@ class SearcherSnapshot(SQLModel, table=True):
 
 
 class Trial(SQLModel, table=True):
-    __table_args__ = (UniqueConstraint("experiment_id", "request_id"),)
+    __table_args__ = (
+        UniqueConstraint("experiment_id", "request_id"),
+        Index("ix_trial_external_id", "experiment_id", "external_id", unique=True),
+    )
 
     id: Mapped[int] = Field(primary_key=True)
     experiment_id: Mapped[int] = Field(foreign_key="experiment.id", index=True)
@@ -293,6 +297,9 @@ class Trial(SQLModel, table=True):
     created_at: Mapped[datetime] = time_column(nullable=False)
     ended_at: Mapped[datetime | None] = time_column()
     last_activity: Mapped[datetime | None] = time_column()
+    """When the process of an unmanaged trial was last heard of."""
+    external_id: Mapped[str | None] = Field(default=None)
+    """What the process of an unmanaged trial calls it."""
 
 
 class Task(SQLModel, table=True):

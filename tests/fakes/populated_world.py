@@ -19,6 +19,12 @@ from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 GENERIC = ("/config", "/kill", "/pause", "/unpause")
 """What is done to generic tasks alone."""
 TEMPLATE = "team/mine"
+EXTERNAL_ID = "on-a-laptop"
+"""Of an unmanaged experiment, and of its trial."""
+UNMANAGED: dict[str, Any] = {
+    "config": "searcher: {name: single, metric: loss}",
+    "unmanaged": True,
+}
 COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
 
 
@@ -41,6 +47,8 @@ class Populated:
     tensorboard: str
     generic: str
     job: str
+    unmanaged: int
+    """An experiment."""
     checkpoint: str = "ckpt-1"
     template: str = TEMPLATE
     workspace: int = 0
@@ -67,6 +75,8 @@ class Populated:
             "job_id": self.job,
             "template_name": self.template,
             "key": "note",
+            "external_experiment_id": EXTERNAL_ID,
+            "external_trial_id": EXTERNAL_ID,
             "user_id": 2,
             "username": "determined",
             "label": "mine",
@@ -173,6 +183,12 @@ async def populated_world(
             assert root is not None
             await root.wait_until(_runs)
         await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": command or {}})
+        by_external_id = f"/api/v1/experiments/by-external-id/{EXTERNAL_ID}"
+        put = await world.ok("PUT", by_external_id, UNMANAGED)
+        unmanaged = put["experiment"]["id"]
+        create = {"experimentId": unmanaged, "unmanaged": True}
+        body = {"createTrialRequest": create, "externalTrialId": EXTERNAL_ID}
+        await world.ok("PUT", "/api/v1/trials", body)
         live = world.services.experiments.live(experiment)
         assert live is not None
         others = await world.login("other")
@@ -193,4 +209,5 @@ async def populated_world(
             job=live.state.job_id,
             workspace=workspace,
             project=project,
+            unmanaged=unmanaged,
         )

@@ -27,6 +27,7 @@ from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
+from master.experiments.unmanaged import managed_only
 from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
@@ -175,6 +176,8 @@ async def remove_label(
 async def _job_of(api: ApiContext, experiment_id: int, visible: Visibility) -> str:
     """Raises InvalidState unless the experiment lives: the resources of one that has ended are history."""
     live = api.services.experiments.live(experiment_id)
+    if live is not None and live.state.unmanaged:
+        raise managed_only(experiment_id, "given resources")
     if live is None or live.state.phase.is_terminal:
         row = await api.reads.experiments.experiment(experiment_id, visible)
         raise InvalidState(already_ended(experiment_id, Phase(row.experiment.state)))

@@ -66,6 +66,7 @@ class FlatRun(TypedDict):
     hyperparameters: JsonObject
     summaryMetrics: JsonObject
     metadata: JsonObject | None
+    externalRunId: str | None
     logPolicyMatched: str | None
     userId: int
     projectId: int
@@ -168,6 +169,7 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "hyperparameters": finite(run.hparams),
         "summaryMetrics": finite(run.summary_metrics),
         "metadata": finite(run.run_metadata),
+        "externalRunId": run.external_id,
         "logPolicyMatched": run.log_policy or None,
         "userId": experiment.owner_id,
         "projectId": experiment.project_id,

@@ -26,6 +26,8 @@ def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
     phase = live.state.phase if live is not None else Phase(row.experiment.state)
     if phase is not Phase.ACTIVE:
         return ExperimentState[phase]
+    if row.experiment.unmanaged:
+        return ExperimentState.RUNNING
     if live is None:
         return ExperimentState.QUEUED
     farthest = 0

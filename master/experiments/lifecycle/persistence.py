@@ -114,7 +114,8 @@ def _trial_changes(uow: UnitOfWork, experiment: ExperimentState, change: TrialCh
     else:
         if changed := changed_values(trial_row(old), trial_row(new)):
             uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
-        if new.ended_at is not None and old.ended_at is None:
+        went_on = new.ended_at is None and new.task_id == old.task_id
+        if new.ended_at != old.ended_at and (new.ended_at is not None or went_on):
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
 
 
@@ -129,7 +130,7 @@ def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, obje
         "warm_start_checkpoint": trial.warm_start_checkpoint,
         "run_metadata": None,
         "created_at": trial.created_at,
-        "last_activity": None,
+        "external_id": trial.external_id,
     }
 
 
@@ -162,6 +163,7 @@ def trial_row(trial: TrialState) -> dict[str, object]:
         "metric_groups": _GROUPS.dump(dict(metrics.groups)),
         "runner_state": trial.runner_state,
         "ended_at": trial.ended_at,
+        "last_activity": trial.last_activity,
     }
 
 
@@ -212,6 +214,8 @@ def trial_from_row(row: tables.Trial, allocation: AllocationState | None) -> Tri
         error=row.error,
         ended_at=row.ended_at,
         allocation=allocation,
+        external_id=row.external_id,
+        last_activity=row.last_activity,
     )
 
 

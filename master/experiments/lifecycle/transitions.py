@@ -116,6 +116,8 @@ def _unseen_metric(trial: TrialState, metric: str) -> str:
 
 def feed(builder: StepBuilder, event: Event) -> None:
     """Tell the searcher, log it, carry out what it answers: creates in order, then stops, then the end."""
+    if builder.state.unmanaged:
+        return
     if builder.state.phase.is_stopping or builder.state.phase.is_terminal:
         return
     search = builder.env.search
@@ -214,6 +216,8 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
 
     Closing a trial may create or stop others, or end the search: those are settled in the next round.
     """
+    if builder.state.unmanaged:
+        return
     while True:
         phase, logged = builder.state.phase, len(builder.events)
         everyone = touched is None or phase is not builder.settled

@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 MAX_WARNINGS = 100
 """More of them tell nobody more."""
+NO_POOL = ""
+"""Where unmanaged experiments run."""
 TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
 """Searchers that must know how far a trial is."""
 
@@ -119,6 +121,34 @@ class Admission:
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
 
+    def check_unmanaged(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
+        """The same for an experiment that nothing here runs: it has no pool, and its storage is its user's. Blocks."""
+        raw = over_template(parse(text), template)
+        with naming(template):
+            if raw.get("bind_mounts"):
+                problem = "<config>.bind_mounts: an unmanaged experiment has none: nothing of it runs here"
+                raise InvalidConfig([problem], what="experiment configuration")
+            default = next((d.checkpoint_storage for d in self._policy.defaults.values()), {})
+            own = raw.get("checkpoint_storage")
+            config = complete(
+                raw,
+                defaults=ClusterDefaults(checkpoint_storage={} if own else default),
+                seed=self._seed(),
+                name=self._name(),
+                unmanaged=True,
+            )
+            search = search_of(config)
+            check_limits(search)
+            return CheckedExperiment(
+                config=config, settings=run_settings(config, NO_POOL), search=search
+            )
+
+    def _name(self) -> str:
+        return f"Experiment ({self._ids.uuid()[:8]})"
+
+    def _seed(self) -> int:
+        return int(self._clock.now().timestamp()) % 2**31
+
     def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
         """The complete configuration and its search, whether or not it could run here. Blocks."""
         config, _ = self._completed(check(document), has_program=False)
@@ -130,8 +160,6 @@ class Admission:
         self, raw: Mapping[str, Any], *, is_complete: bool = False, has_program: bool = True
     ) -> tuple[ExperimentConfig, str]:
         """With the defaults of its pool, which is answered, too."""
-        name = f"Experiment ({self._ids.uuid()[:8]})"
-        seed = int(self._clock.now().timestamp()) % 2**31
         resources = raw.get("resources") or {}
         wanted, aux = (
             str(resources.get("resource_pool") or ""),
@@ -140,7 +168,13 @@ class Admission:
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         # What lies under a complete one is in it already: lists would have it twice.
         defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
-        config = complete(raw, defaults=defaults, seed=seed, name=name, unmanaged=not has_program)
+        config = complete(
+            raw,
+            defaults=defaults,
+            seed=self._seed(),
+            name=self._name(),
+            unmanaged=not has_program,
+        )
         return config, pool
 
     def check_pool(self, settings: RunSettings) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
+from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
@@ -44,6 +45,7 @@ SERVICES = (
         TemplateService,
         WorkspaceService,
         ProjectService,
+        UnmanagedExperiments,
         OneInstance,
         OneBake,
     ),
@@ -86,6 +88,7 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
 
@@ -94,7 +97,9 @@ COMMAND = {"entrypoint": ["true"]}
 SHOWING = {"experimentIds": [1]}
 """What a TensorBoard has to name; other kinds have no such key."""
 Bodies = Mapping[str, Callable[[Here], Any]]
+UNMANAGED = {"config": "searcher: {name: single, metric: loss}", "unmanaged": True}
 BODIES: Bodies = {
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda here: UNMANAGED,
     "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
     "PATCH /api/v1/experiments/{experiment_id}": lambda here: {
         "name": "another",

@@ -33,6 +33,7 @@ from master.data_folder import exposures
 from master.experiments.reports.log_watch import LogWatch
 from master.leading import keep_leading, lead
 from master.logs.master_lines import MasterLines
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
@@ -273,9 +274,17 @@ class Master:
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
         group.create_task(Loop("costs", costs.record, interval_s=RECORD_EVERY_S).run())
+        retention = LogRetention(
+            self._store,
+            self._logs,
+            options.clock,
+            days=options.config.retention_policy.log_retention_days,
+        )
         if not options.inline_store:  # its scheduler knows only the machine's clock
             vendors = PriceRefresh(prices, options.config.prices.refresh, options.clock)
-            group.create_task(timed_work(costs, prices, vendors).run())
+            schedule = options.config.retention_policy.schedule
+            work = timed_work(costs, prices, vendors, retention, clean_logs=schedule)
+            group.create_task(work.run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
@@ -301,6 +310,7 @@ class Master:
             jobs=plane.jobs(router),
             logs=self._logs,
             log_watch=watch,
+            retention=retention,
             cluster=router,
             operator_of=router.operator_of,
             gateway=shared.gateway,

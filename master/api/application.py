@@ -30,6 +30,7 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
@@ -77,6 +78,7 @@ ROUTES: Sequence[BaseRoute] = (
     *run_actions.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,
+    *log_retention.router.routes,
     *logs.router.routes,
     *logs.hot.routes,
     *tasks.router.routes,

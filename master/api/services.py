@@ -37,6 +37,7 @@ from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -198,6 +199,8 @@ class Services:
     jobs: JobService
     logs: LogStore
     log_watch: LogWatch
+    retention: LogRetention
+    """How long task logs are kept."""
     """Looks at output before it is stored."""
     cluster: Observer
     """Pools, agents and queues of all resource managers."""

@@ -39,6 +39,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store import tables
 from master.store.blobs import BlobStore
@@ -451,6 +452,7 @@ async def _start(
         jobs=plane.jobs(router),
         logs=logs,
         log_watch=watch,
+        retention=LogRetention(store, logs, clock, days=config.retention_policy.log_retention_days),
         cluster=router,
         operator_of=router.operator_of,
         gateway=shared.gateway,

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.experiments.requests import State
+from master.api.logs.retention import RetentionDays
 from master.api.permits import IN_BODY, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import MAX_ID, Body, Int32, Text
@@ -125,17 +126,32 @@ def _add(name: str, action: Action, act: Act) -> None:
         api: TheApi,
     ) -> Reply[ActionResults]:
         ids = await _found(api, body, project_id, visible)
-        results: list[ActionResult] = [
-            {"id": id_, "error": await _tried(api, principal, action, act, id_)}
-            if known
-            else {"id": id_, "error": NotFound("experiment", id_).message}
-            for id_, known in ids
-        ]
-        return reply({"results": results})
+        return reply({"results": await _results(api, principal, action, act, ids)})
 
 
 for _name, (_action, _act) in ACTS.items():
     _add(_name, _action, _act)
+
+
+class RetainLogsOfSome(SomeExperiments):
+    num_days: RetentionDays
+
+
+@router.put("/retain_logs", name="retain_logs_of_experiments")
+@permit(Action.UPDATE_EXPERIMENT, IN_BODY)
+async def retain_logs(
+    project_id: ProjectId,
+    body: RetainLogsOfSome,
+    principal: Caller,
+    visible: Visible,
+    api: TheApi,
+) -> Reply[ActionResults]:
+    def act(api: ApiContext, id_: int, by: Principal) -> Awaitable[None]:
+        return api.services.metadata.set_log_retention(id_, body.num_days, by=by)
+
+    ids = await _found(api, body, project_id, visible)
+    results = await _results(api, principal, Action.UPDATE_EXPERIMENT, act, ids)
+    return reply({"results": results})
 
 
 async def _found(
@@ -147,6 +163,21 @@ async def _found(
     known = {row.experiment.id for row in found.rows}
     asked = dict.fromkeys(body.experiment_ids or sorted(known))
     return [(id_, id_ in known) for id_ in asked]
+
+
+async def _results(
+    api: ApiContext,
+    by: Principal,
+    action: Action,
+    act: Act,
+    ids: Sequence[tuple[int, bool]],
+) -> list[ActionResult]:
+    return [
+        {"id": id_, "error": await _tried(api, by, action, act, id_)}
+        if known
+        else {"id": id_, "error": NotFound("experiment", id_).message}
+        for id_, known in ids
+    ]
 
 
 async def _tried(

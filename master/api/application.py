@@ -15,7 +15,7 @@ from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
-from master.api.cluster import description, monitoring, own_log
+from master.api.cluster import description, monitoring, own_log, usage
 from master.api.cluster import message as cluster_message
 from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
@@ -59,6 +59,7 @@ ROUTES: Sequence[BaseRoute] = (
     *cluster.router.routes,
     *cluster_message.router.routes,
     *own_log.router.routes,
+    *usage.router.routes,
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,

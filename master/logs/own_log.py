@@ -14,7 +14,10 @@ from typing import Any
 import structlog
 
 from agent_bootstrap.log_setup import ENTRY_PROCESSORS, set_up_logging
+from master.core.actor import Actor
 from master.core.expconf.secrets import MASK, without_passwords
+
+log = structlog.get_logger(__name__)
 
 MAX_ENTRIES = 10_000
 MAX_CHARACTERS = 8_192
@@ -69,11 +72,14 @@ class OwnLog:
         """Make it part of this process' logging."""
         self._set_up(self.level, self.color, [self.handler])
 
-    def change(self, *, level: str | None = None, color: bool | None = None) -> None:
+    async def change(
+        self, *, by: Actor, level: str | None = None, color: bool | None = None
+    ) -> None:
         """Until the master ends."""
         self.level = self.level if level is None else level
         self.color = self.color if color is None else color
         self.set_up()
+        log.warning("log settings changed", level=self.level, color=self.color, by=str(by))
 
     def entries(self, offset: int = 0, limit: int = 0) -> list[OwnEntry]:
         """From the `offset`th on that is kept, from the end if it is negative; `limit` 0: all."""

@@ -62,9 +62,13 @@ class LogRetention:
         self._days = days
         self._queue = SerialQueue("log retention")
 
-    async def clean(self) -> int:
-        """Delete the logs whose time is over; how many lines there were."""
-        return await self._queue.run(self._clean)
+    async def clean(self, *, by: Actor | None = None) -> int:
+        """Delete the logs whose time is over; how many lines there were. Without `by` it was time for it."""
+        lines = await self._queue.run(self._clean)
+        if lines:
+            who = "schedule" if by is None else str(by)
+            log.info("task logs deleted: their time is over", lines=lines, by=who)
+        return lines
 
     def days(self, own: int | None) -> int | None:
         """Of a task with this setting of its own; -1 and None: for ever."""
@@ -92,8 +96,6 @@ class LogRetention:
         for own in settings:
             if (days := self.days(own)) is not None and days != FOR_EVER:
                 removed += await self._clean_those(own, days)
-        if removed:
-            log.info("task logs deleted: their time is over", lines=removed)
         return removed
 
     async def _clean_those(self, own: int | None, days: int) -> int:

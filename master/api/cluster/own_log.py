@@ -127,7 +127,8 @@ async def patch_config(body: PatchMasterConfig, principal: Caller, api: TheApi) 
         raise InvalidArgument("config.log.level: must be one of LOG_LEVEL_" + ", ".join(WORDS))
     if "log.color" in paths and new.color is None:
         raise InvalidArgument("config.log.color: must be true or false")
-    api.services.own_log.change(
+    await api.services.own_log.change(
+        by=principal,
         level=WORDS[new.level] if "log.level" in paths else None,
         color=new.color if "log.color" in paths else None,
     )

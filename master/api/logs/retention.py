@@ -65,6 +65,7 @@ async def remaining_days(id: RowId, visible: Visible, api: TheApi) -> Reply[Rema
 
 @router.post("/api/v1/cleanup_logs")
 @permit(Action.ADMINISTRATE_CLUSTER, CLUSTER)
-async def clean_up(api: TheApi) -> Reply[CleanedLogsReply]:
+async def clean_up(principal: Caller, api: TheApi) -> Reply[CleanedLogsReply]:
     """Delete the logs whose time is over."""
-    return reply({"removedCount": Int64(await api.services.retention.clean())})
+    lines = await api.services.retention.clean(by=principal)
+    return reply({"removedCount": str(lines)})

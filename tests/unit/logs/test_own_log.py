@@ -7,7 +7,10 @@ import logging
 import threading
 from contextlib import aclosing
 
+from master.core.actor import Actor
 from master.logs.own_log import MASK, MAX_CHARACTERS, MAX_ENTRIES, OwnLog, render
+
+ROOT = Actor(user_id=1, name="admin")
 
 
 def logger_of(own: OwnLog) -> logging.Logger:
@@ -69,9 +72,9 @@ async def test_a_follower_sees_what_is_there_and_what_comes_from_any_thread() ->
     assert seen == ["b", "c", "d"]
 
 
-def test_a_change_of_the_level_keeps_the_colours() -> None:
+async def test_a_change_of_the_level_keeps_the_colours() -> None:
     done: list[tuple[str, bool]] = []
     own = OwnLog("info", True, set_up=lambda level, color, more: done.append((level, color)))
-    own.change(level="debug")
-    own.change(color=False)
+    await own.change(by=ROOT, level="debug")
+    await own.change(by=ROOT, color=False)
     assert done == [("debug", True), ("debug", False)]

@@ -15,7 +15,8 @@ from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
-from master.api.cluster import description, monitoring
+from master.api.cluster import description, monitoring, own_log, usage
+from master.api.cluster import message as cluster_message
 from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
@@ -31,6 +32,7 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
@@ -57,6 +59,9 @@ ROUTES: Sequence[BaseRoute] = (
     *description.router.routes,
     *session.router.routes,
     *cluster.router.routes,
+    *cluster_message.router.routes,
+    *own_log.router.routes,
+    *usage.router.routes,
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
@@ -80,6 +85,7 @@ ROUTES: Sequence[BaseRoute] = (
     *run_actions.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,
+    *log_retention.router.routes,
     *logs.router.routes,
     *logs.hot.routes,
     *tasks.router.routes,

@@ -20,6 +20,7 @@ from master.auth.service import AuthService
 from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
+from master.cluster_message import ClusterMessages
 from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
@@ -37,6 +38,8 @@ from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -202,6 +205,10 @@ class Services:
     jobs: JobService
     logs: LogStore
     log_watch: LogWatch
+    own_log: OwnLog
+    messages: ClusterMessages
+    retention: LogRetention
+    """How long task logs are kept."""
     """Looks at output before it is stored."""
     cluster: Observer
     """Pools, agents and queues of all resource managers."""

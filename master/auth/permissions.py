@@ -60,6 +60,8 @@ class Action(StrEnum):
     UPDATE_AGENTS = "update agents"
     UPDATE_USER = "update user"
     ADMINISTRATE_USERS = "administrate users"
+    ADMINISTRATE_CLUSTER = "administrate cluster"
+    """Its message, the log level of the master, deleting old logs."""
     USE_SESSION = "use session"
     """Ask who one is, and log out."""
 
@@ -146,6 +148,7 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.ADMINISTRATE_CLUSTER: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.USE_SESSION: _READ,
 }
 

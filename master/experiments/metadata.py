@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
@@ -137,6 +137,23 @@ class ExperimentMetadata:
             return {_CONFIG: {"checkpoint_storage": storage}}
 
         await self._change(experiment_id, change, by, also)
+
+    async def set_log_retention(self, experiment_id: int, days: int, *, by: Actor) -> None:
+        """Of all its tasks, and in its configuration. Raises InvalidState unless it has ended."""
+
+        def change(row: tables.Experiment) -> Mapping[str, object]:
+            if not Phase(row.state).is_terminal:
+                raise InvalidState(
+                    f"experiment in non terminal state '{row.state}', try again later: "
+                    "until then, set the log retention of its trials"
+                )
+            return {_CONFIG: {"retention_policy": {"log_retention_days": days}}}
+
+        task = tables.Task
+        of_its_tasks = update(task).where(task.experiment_id == experiment_id)
+        uow = UnitOfWork()
+        uow.execute(of_its_tasks.values(log_retention_days=days))
+        await self._change(experiment_id, change, by, tuple(uow.operations))
 
     async def _relabel(
         self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]], by: Actor

@@ -310,7 +310,11 @@ class Task(SQLModel, table=True):
     experiment_id: Mapped[int | None] = Field(default=None, index=True)
     trial_id: Mapped[int | None] = Field(default=None, index=True)
     created_at: Mapped[datetime] = time_column(nullable=False)
-    ended_at: Mapped[datetime | None] = time_column()
+    ended_at: Mapped[datetime | None] = time_column(index=True)
+    log_retention_days: Mapped[int | None] = Field(default=None)
+    """How long its log is kept after its end; -1: for ever; null: as the cluster says."""
+    logs_removed_at: Mapped[datetime | None] = time_column()
+    """When its log was deleted because its time was over."""
 
 
 class Allocation(SQLModel, table=True):

@@ -62,21 +62,21 @@ Enterprise Edition | oauth client list
 Enterprise Edition | oauth client add n d
 Enterprise Edition | oauth client remove x
 ok | master info
-missing | master logs
+ok | master logs
 ok | master config show
-missing | master config set --log.level DEBUG
-missing | master cluster-message get
-missing | master cluster-message set -m hello
-missing | master cluster-message clear
+ok | master config set --log.level DEBUG
+ok | master cluster-message get
+ok | master cluster-message set -m hello
+ok | master cluster-message clear
 ok | agent list
 ok | slot list
 missing | resource-pool bindings list-workspaces default
 missing | resource-pool bindings add default Uncategorized
 missing | resource-pool bindings remove default Uncategorized
 missing | resource-pool bindings replace default Uncategorized
-missing | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources aggregated 2026-01-01 2026-01-02
+ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources aggregated 2026-01-01 2026-01-02
 ok | job list
 ok | job update {j} --priority 7
 ok | job update-batch {j}.priority=8
@@ -105,7 +105,7 @@ ok | task kill --root {g}
 as it is in state COMPLETED | task kill {o}
 it is in state COMPLETED | task pause {o}
 in state COMPLETED | task unpause {o}
-missing | task cleanup-logs
+ok | task cleanup-logs
 ok | command kill {c}
 ok | notebook list
 ok | notebook list -a
@@ -167,7 +167,7 @@ has already completed | experiment set priority {e} 5
 has already completed | experiment set weight {e} 2
 has already completed | experiment set max-slots {e} 1
 ok | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
-missing | experiment set log-retention {e} --days 3
+ok | experiment set log-retention {e} --days 3
 ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
@@ -182,8 +182,8 @@ ok | trial describe {t}
 ok | trial logs {t}
 ok | trial kill {t}
 No downloadable checkpoint found | trial download {t} --latest --output-dir t1
-missing | trial set log-retention {t} --days 3
-missing | trial support-bundle {t}
+ok | trial set log-retention {t} --days 3
+ok | trial support-bundle {t}
 ok | checkpoint describe {u}
 ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *

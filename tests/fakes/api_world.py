@@ -31,6 +31,7 @@ from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
+from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, load
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
@@ -39,6 +40,8 @@ from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
 from master.logs.master_lines import MasterLines
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store import tables
 from master.store.blobs import BlobStore
@@ -452,6 +455,9 @@ async def _start(
         jobs=plane.jobs(router),
         logs=logs,
         log_watch=watch,
+        own_log=OwnLog(set_up=lambda level, color, more: None),
+        messages=ClusterMessages(store, clock),
+        retention=LogRetention(store, logs, clock, days=config.retention_policy.log_retention_days),
         cluster=router,
         operator_of=router.operator_of,
         gateway=shared.gateway,

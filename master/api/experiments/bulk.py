@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.experiments.requests import State
+from master.api.logs.retention import RetentionDays
 from master.api.permits import IN_BODY, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import MAX_ID, Body, Int32, Text
@@ -146,6 +147,25 @@ async def move_experiments(
         *(api, body, project_id, visible, principal, Action.UPDATE_METADATA),
         lambda api, id_, by: api.services.metadata.move(id_, target, by=by),
     )
+
+
+class RetainLogsOfSome(SomeExperiments):
+    num_days: RetentionDays
+
+
+@router.put("/retain_logs", name="retain_logs_of_experiments")
+@permit(Action.UPDATE_EXPERIMENT, IN_BODY)
+async def retain_logs(
+    project_id: ProjectId,
+    body: RetainLogsOfSome,
+    principal: Caller,
+    visible: Visible,
+    api: TheApi,
+) -> Reply[ActionResults]:
+    def act(api: ApiContext, id_: int, by: Principal) -> Awaitable[None]:
+        return api.services.metadata.set_log_retention(id_, body.num_days, by=by)
+
+    return await _on_each(api, body, project_id, visible, principal, Action.UPDATE_EXPERIMENT, act)
 
 
 async def _on_each(

@@ -51,6 +51,7 @@ def trial(
     task_ids: Sequence[str],
     slot_seconds: float,
     waiting: Reason | None = None,
+    log_retention_days: int | None = None,
 ) -> Trial:
     """`reports` holds at least the best and the latest validation; `task_ids` are oldest first."""
     restarts = min(
@@ -76,6 +77,7 @@ def trial(
         "totalCheckpointSize": str(row.checkpoint_size),
         "runnerState": row.trial.runner_state,
         "logPolicyMatched": row.trial.log_policy or None,
+        "logRetentionDays": log_retention_days,
         "wallClockTime": slot_seconds,
         "warmStartCheckpointUuid": row.trial.warm_start_checkpoint,
         "taskId": row.trial.task_id,

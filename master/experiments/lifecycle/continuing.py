@@ -121,6 +121,7 @@ def _trial_rows(
         "trial_id": trial.id,
         "created_at": env.now,
         "ended_at": None,
+        "log_retention_days": state.config.log_retention_days,
     }
     uow.insert(tables.Task, task)
     where: Mapping[str, object] = {"id": trial.id, "task_id": trial.task_id}

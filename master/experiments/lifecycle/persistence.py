@@ -108,6 +108,7 @@ def _trial_changes(uow: UnitOfWork, experiment: ExperimentState, change: TrialCh
                 "trial_id": new.id,
                 "created_at": new.created_at,
                 "ended_at": None,
+                "log_retention_days": experiment.config.log_retention_days,
             },
         )
         uow.insert(tables.Trial, {**_trial_key(experiment, new), **trial_row(new)})

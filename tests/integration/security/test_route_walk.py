@@ -82,6 +82,22 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/me": READ,
     "GET /users/me": READ,
     "GET /api/v1/master/config": ADMINS,
+    "PATCH /api/v1/master/config": ADMINS,
+    "GET /api/v1/master/logs": ADMINS,
+    "GET /api/v1/master/cluster_message": READ,
+    "PUT /api/v1/master/cluster_message": ADMINS,
+    "DELETE /api/v1/master/cluster_message": ADMINS,
+    "POST /api/v1/cleanup_logs": ADMINS,
+    f"PUT {_OF_EXPERIMENT}/retain_logs": OWNED,
+    "PUT /api/v1/trials/{trial_id}/retain_logs": OWNED,
+    f"PUT {_BULK}/retain_logs": IN_RESULTS,
+    "GET /api/v1/trials/{id}/remaining_log_retention_days": READ,
+    "GET /resources/allocation/allocations-csv": READ,
+    **{
+        f"GET {version}/resources/allocation/{form}": READ
+        for version in ("", "/api/v1")
+        for form in ("raw", "aggregated")
+    },
     "GET /api/v1/master/telemetry": OPEN,
     "POST /api/v1/preview-hp-search": CREATE,
     "POST /api/v1/experiments-search": READ,
@@ -311,6 +327,17 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         }
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive", "move")
     },
+    "PATCH /api/v1/master/config": lambda there: {
+        "config": {"log": {"level": "LOG_LEVEL_ERROR"}},
+        "fieldMask": {"paths": ["log.level"]},
+    },
+    "PUT /api/v1/master/cluster_message": lambda there: {
+        "message": "stolen",
+        "startTime": "2026-01-01T00:00:00Z",
+    },
+    f"PUT {_OF_EXPERIMENT}/retain_logs": lambda there: {"numDays": 0},
+    "PUT /api/v1/trials/{trial_id}/retain_logs": lambda there: {"numDays": 0},
+    f"PUT {_BULK}/retain_logs": lambda there: {"experimentIds": [there.experiment], "numDays": 0},
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
@@ -366,7 +393,16 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},
 }
+_TIMES = "?timestampAfter=2026-01-01T00:00:00Z&timestampBefore=2026-01-02T00:00:00Z"
+_DAYS = (
+    "?startDate=2026-01-01&endDate=2026-01-02&period=RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"
+)
 QUERIES = {
+    "/resources/allocation/allocations-csv": _TIMES,
+    "/resources/allocation/raw": _TIMES,
+    "/api/v1/resources/allocation/raw": _TIMES,
+    "/resources/allocation/aggregated": _DAYS,
+    "/api/v1/resources/allocation/aggregated": _DAYS,
     "/api/v1/trials/metrics/trial_metrics": "?trialIds={trial}&group=validation",
     "/api/v1/trials/metrics/training_metrics": "?trialIds={trial}",
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",

@@ -17,12 +17,15 @@ from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
+from master.cluster_message import ClusterMessages
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
@@ -48,6 +51,9 @@ SERVICES = (
         UnmanagedExperiments,
         OneInstance,
         OneBake,
+        ClusterMessages,
+        LogRetention,
+        OwnLog,
     ),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
@@ -79,6 +85,7 @@ class Here:
             "project_id": -1 if "/experiments/" in path else 1,
             "workspace_id": 1,
             "run_id": self.trial,
+            "trial_id": self.trial,
             "task_id": next((self.tasks[kind] for kind in self.tasks if f"/{kind}/" in path), ""),
             "user_id": 2,
             "agent_id": "node-1",
@@ -116,6 +123,20 @@ BODIES: Bodies = {
     "POST /api/v1/workspaces/{workspace_id}/projects": lambda here: {"name": "vision"},
     "POST /api/v1/projects/{project_id}/move": lambda here: {"destinationWorkspaceId": 1},
     "POST /api/v1/experiments/continue": lambda here: {"id": here.experiment},
+    "PUT /api/v1/experiments/{experiment_id}/retain_logs": lambda here: {"numDays": 3},
+    "PUT /api/v1/trials/{trial_id}/retain_logs": lambda here: {"numDays": 3},
+    _BULK.replace("POST", "PUT") + "retain_logs": lambda here: {
+        "experimentIds": [here.experiment],
+        "numDays": 3,
+    },
+    "PUT /api/v1/master/cluster_message": lambda here: {
+        "message": "m",
+        "startTime": "2026-01-01T00:00:00Z",
+    },
+    "PATCH /api/v1/master/config": lambda here: {
+        "config": {"log": {"color": False}},
+        "fieldMask": {"paths": ["log.color"]},
+    },
     **{
         f"POST /api/v1/runs/{act}": lambda here: {"runIds": [here.trial]}
         for act in ("kill", "pause", "resume", "archive", "unarchive")

@@ -111,9 +111,7 @@ class ExperimentConfig(Section):
     """Seconds a preempted trial gets to checkpoint and leave."""
     log_policies: LogPolicies = ()
     """What to do when a line of a task's log matches."""
-    retention_policy: Annotated[
-        RetentionPolicy | None, NoEffect("task logs are kept for ever, for now")
-    ] = None
+    retention_policy: RetentionPolicy | None = None
     """How long its task logs are kept."""
     integrations: Integrations | None = None
     """Other systems."""
@@ -136,6 +134,11 @@ class ExperimentConfig(Section):
     """Of old releases."""
     internal: None = Field(default=None, exclude=True)
     """Must be null."""
+
+    @property
+    def log_retention_days(self) -> int | None:
+        """None: as the cluster says."""
+        return None if self.retention_policy is None else self.retention_policy.log_retention_days
 
     def to_json(self) -> dict[str, Any]:
         """Every key with its value or default, JSON-able, in a new dict."""

@@ -35,7 +35,7 @@ SearchMethod: TypeAlias = RandomSearch | GridSearch | Asha | Tournament
 
 NAMES = ("single", "random", "grid", "async_halving", "adaptive_asha")
 
-REMOVED = ("custom", "adaptive", "adaptive_simple", "sync_halving")
+REMOVED = ("custom", "pbt", "adaptive", "adaptive_simple", "sync_halving")
 """Names that old experiments may carry and no new one may use."""
 
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]

@@ -21,12 +21,12 @@ from windlass.base.no_effect import NoEffect
 
 REMOVED_SEARCHERS = {
     "custom": "random or adaptive_asha",
+    "pbt": "adaptive_asha",
     "adaptive": "adaptive_asha",
     "adaptive_simple": "adaptive_asha",
     "sync_halving": "async_halving",
 }
-"""Of old releases -> what to use instead."""
-"""Names that old experiments carry; they parse, with any keys, and are refused for new experiments."""
+"""Names that old experiments carry -> what to use instead. They parse, with any keys, and are refused for new ones."""
 TIMED_SEARCHERS = ("adaptive_asha", "async_halving")
 """Those that stop trials early and so must know how long a trial is, and by which metric."""
 COMMON_KEYS = frozenset(

@@ -116,9 +116,9 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
             'or "epochs"',
         ),
         (
-            "searcher: {name: pbt}",
+            "searcher: {name: bayesian}",
             "<config>.searcher.name: must be one of single, random, grid, async_halving or adaptive_asha, "
-            'not "pbt"',
+            'not "bayesian"',
         ),
         (
             "searcher: bayes",
@@ -330,6 +330,13 @@ def test_partial_documents_are_fine(text: str) -> None:
             [
                 "<config>.searcher: the 'custom' searcher has been removed and is not valid for "
                 "new experiments: use random or adaptive_asha"
+            ],
+        ),
+        (
+            {"searcher": {"name": "pbt", "metric": "x", "population_size": 8}},
+            [
+                "<config>.searcher: the 'pbt' searcher has been removed and is not valid for "
+                "new experiments: use adaptive_asha"
             ],
         ),
         (

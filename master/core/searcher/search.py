@@ -20,6 +20,7 @@ from typing import Any
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
+from master.core.searcher.external import External, ExternalState
 from master.core.searcher.method import Actions, Method, ProgressSum, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
@@ -32,19 +33,23 @@ from master.core.searcher.types import (
     ExitReason,
     InitialTrials,
     RequestId,
+    SearchClosed,
     Shutdown,
     Stop,
+    StopAsked,
+    TrialAdded,
     TrialContinued,
     TrialCreated,
+    TrialEvent,
     TrialExited,
     TrialExitedEarly,
     TrialProgress,
     ValidationCompleted,
 )
-from windlass.base.errors import NotFound
+from windlass.base.errors import InvalidState, NotFound
 from windlass.base.formats.json_types import JsonMapping
 
-MethodState = CountState | AshaState | TournamentState
+MethodState = CountState | AshaState | TournamentState | ExternalState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +98,19 @@ class Search:
         """The state after the event, and what to do now, in order.
 
         Raises InvalidArgument if a report lacks what the method needs, NotFound for a trial that is not of this
-        search; the given state stays valid.
+        search, InvalidState for what a client may not add; the given state stays valid.
         """
-        if isinstance(event, InitialTrials):
-            return self._begin(state)
+        match event:
+            case InitialTrials():
+                return self._begin(state)
+            case TrialAdded():
+                return self._added(state, event)
+            case SearchClosed():
+                return self._search_closed(state)
+            case _:
+                return self._on_trial(state, event)
+
+    def _on_trial(self, state: SearchState, event: TrialEvent) -> tuple[SearchState, Actions]:
         record = state.trials.get(event.request_id)
         if record is None:
             raise NotFound("trial", event.request_id)
@@ -115,6 +129,8 @@ class Search:
                 return self._exited(state, record, event)
             case TrialProgress():
                 return _progressed(state, record, event), ()
+            case StopAsked():
+                return _stop_asked(state, record, event)
 
     def progress(self, state: SearchState) -> float:
         """From 0 to 1, by the method's own measure; it may go back when new trials start."""
@@ -122,6 +138,8 @@ class Search:
 
     def is_over(self, state: SearchState) -> bool:
         """Whether the shutdown has been sent: every trial that was asked for has ended."""
+        if isinstance(state.method, ExternalState):
+            return state.method.closed and state.closed == len(state.trials)
         return bool(state.trials) and state.closed == len(state.trials)
 
     def _begin(self, state: SearchState) -> tuple[SearchState, Actions]:
@@ -129,6 +147,26 @@ class Search:
             return state, ()
         trials = TrialFactory(state.rng, self.space)
         return _applied(state, trials, self.method.begin(state.method, trials))
+
+    def _added(self, state: SearchState, event: TrialAdded) -> tuple[SearchState, Actions]:
+        method, of_method = self._external(state)
+        trials = TrialFactory(state.rng, self.space)
+        return _applied(state, trials, method.add(of_method, event, trials))
+
+    def _search_closed(self, state: SearchState) -> tuple[SearchState, Actions]:
+        _, of_method = self._external(state)
+        if of_method.closed:
+            return state, ()
+        state = replace(state, method=replace(of_method, closed=True))
+        return state, ((_shutdown(state),) if self.is_over(state) else ())
+
+    def _external(self, state: SearchState) -> tuple[External, ExternalState]:
+        if isinstance(self.method, External) and isinstance(state.method, ExternalState):
+            return self.method, state.method
+        raise InvalidState(
+            "this search makes its trials itself: only those of the searcher windlass_external are"
+            " added by a client"
+        )
 
     def _validated(
         self, state: SearchState, record: TrialRecord, event: ValidationCompleted
@@ -208,6 +246,15 @@ def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -
     return state.with_records({event.request_id: replace(record, received=True, progress=fraction)})
 
 
+def _stop_asked(
+    state: SearchState, record: TrialRecord, event: StopAsked
+) -> tuple[SearchState, Actions]:
+    if record.stopped:
+        return state, ()
+    state = state.with_records({event.request_id: replace(record, stopped=True)})
+    return state, (Stop(event.request_id),)
+
+
 def _continued(state: SearchState, record: TrialRecord, event: TrialContinued) -> SearchState:
     again = replace(record, closed=False, early_exit=None, stopped=False, progress=0.0)
     return replace(
@@ -217,6 +264,8 @@ def _continued(state: SearchState, record: TrialRecord, event: TrialContinued) -
 
 def _shutdown(state: SearchState) -> Shutdown:
     exits = [record.early_exit for record in state.trials.values()]
+    if not exits:
+        return Shutdown()
     return Shutdown(
         cancel=all(e is ExitReason.USER_CANCELED for e in exits),
         failure=all(e is ExitReason.ERRORED for e in exits),

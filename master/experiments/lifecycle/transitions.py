@@ -163,7 +163,8 @@ def _create_trial(builder: StepBuilder, action: Create) -> None:
             hparams=action.hparams,
             seed=action.trial_seed,
             created_at=builder.env.now,
-            warm_start_checkpoint=experiment.config.searcher.source_checkpoint_uuid,
+            warm_start_checkpoint=action.checkpoint
+            or experiment.config.searcher.source_checkpoint_uuid,
         )
     )
 

@@ -20,8 +20,8 @@ from master.core.expconf.models.schema import (
 from windlass.base.no_effect import NoEffect
 
 REMOVED_SEARCHERS = {
-    "custom": "random or adaptive_asha",
-    "pbt": "adaptive_asha",
+    "custom": "windlass_external, whose trials a program adds over REST",
+    "pbt": "windlass_external, whose trials a program starts from checkpoints of others",
     "adaptive": "adaptive_asha",
     "adaptive_simple": "adaptive_asha",
     "sync_halving": "async_halving",
@@ -136,15 +136,25 @@ class AdaptiveAshaSearcher(SearcherBase):
     """Of old releases."""
 
 
+class ExternalSearcher(SearcherBase):
+    """Trials that a program adds over REST; each trains to its own end, or until the program stops it."""
+
+    name: Literal["windlass_external"]
+    """This searcher."""
+    max_length: LengthOrUnits | None = None
+    """How long each trial trains; read by the program in the task."""
+
+
 Searcher: TypeAlias = Annotated[
     Annotated[SingleSearcher, Tag(TAG_MARK + "single")]
     | Annotated[RandomSearcher, Tag(TAG_MARK + "random")]
     | Annotated[GridSearcher, Tag(TAG_MARK + "grid")]
     | Annotated[AsyncHalvingSearcher, Tag(TAG_MARK + "async_halving")]
-    | Annotated[AdaptiveAshaSearcher, Tag(TAG_MARK + "adaptive_asha")],
+    | Annotated[AdaptiveAshaSearcher, Tag(TAG_MARK + "adaptive_asha")]
+    | Annotated[ExternalSearcher, Tag(TAG_MARK + "windlass_external")],
     member_of(
         "name",
-        "must be one of single, random, grid, async_halving or adaptive_asha",
+        "must be one of single, random, grid, async_halving, adaptive_asha or windlass_external",
     ),
 ]
 SEARCHERS: tuple[type[SearcherBase], ...] = (
@@ -153,4 +163,5 @@ SEARCHERS: tuple[type[SearcherBase], ...] = (
     GridSearcher,
     AsyncHalvingSearcher,
     AdaptiveAshaSearcher,
+    ExternalSearcher,
 )

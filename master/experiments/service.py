@@ -19,9 +19,10 @@ from master.core.expconf import ExperimentConfig
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
+from master.core.searcher.types import TrialAdded
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
-from master.experiments.lifecycle import machine
+from master.experiments.lifecycle import external, machine
 from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
@@ -76,6 +77,8 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
 
 
 PureStep: TypeAlias = Callable[[ExperimentState, Env], ExperimentStep]
+TrialStep: TypeAlias = Callable[[ExperimentState, Env, str], ExperimentStep]
+"""Of the trial with this request id."""
 
 
 class ExperimentService:
@@ -244,6 +247,28 @@ class ExperimentService:
         await self._apply(experiment_id, machine.kill, by, over_is_fine=True)
 
     async def kill_trial(self, trial_id: int, *, by: Actor) -> None:
+        await self._apply_to_trial(trial_id, machine.kill_trial, by)
+
+    async def stop_trial(self, trial_id: int, *, by: Actor) -> None:
+        """End it gracefully, as one that its search has stopped. One that has ended stays as it is."""
+        await self._apply_to_trial(trial_id, external.stop_trial, by)
+
+    async def add_trial(self, experiment_id: int, added: TrialAdded, *, by: Actor) -> int:
+        """Its id. See `external.add_trial`; raises InvalidArgument for a checkpoint that cannot be restored."""
+        if added.checkpoint is not None:
+            await self._warm_start.require(added.checkpoint, "parentCheckpoint")
+        live = await self._live(experiment_id)
+        state = await live.apply(partial(external.add_trial, added=added), by=by)
+        trial = external.added_trial(state, added.key)
+        assert trial is not None, "a step that adds no trial raises"
+        return trial.id
+
+    async def close_search(self, experiment_id: int, *, by: Actor) -> None:
+        """See `external.close_search`."""
+        live = await self._live(experiment_id)
+        await live.apply_to_all(external.close_search, by=by)
+
+    async def _apply_to_trial(self, trial_id: int, step: TrialStep, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)
         if live is None:
             trial = tables.Trial
@@ -251,7 +276,14 @@ class ExperimentService:
                 raise NotFound("trial", trial_id)
             return
         request_id = live.trials.request_id(trial_id)
-        await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
+        await live.apply(lambda state, env: step(state, env, request_id), by=by)
+
+    async def _live(self, experiment_id: int) -> LiveExperiment:
+        live = self.roots.get(experiment_id)
+        if live is None:
+            row = await self._experiment(experiment_id)
+            raise InvalidState(already_ended(experiment_id, Phase(row.state)))
+        return live
 
     async def _apply(
         self, experiment_id: int, step: PureStep, by: Actor, *, over_is_fine: bool = False
@@ -259,10 +291,10 @@ class ExperimentService:
         live = self.roots.get(experiment_id)
         if live is not None:
             await live.apply_to_all(step, by=by)
-            return
-        row = await self._experiment(experiment_id)
-        if not over_is_fine:
-            raise InvalidState(already_ended(experiment_id, Phase(row.state)))
+        elif over_is_fine:
+            await self._experiment(experiment_id)
+        else:
+            await self._live(experiment_id)
 
     async def _experiment(self, experiment_id: int) -> tables.Experiment:
         found = await self._store.read_one(

@@ -59,6 +59,8 @@ NEVER_GRANTED = {
     "agents_tell": "no generated launch token is right",
     "description_docs": "it redirects",
     "description_docs_page": "no generated path is that of a page",
+    "windlass_add_trial": "no generated id is that of a search that takes trials",
+    "windlass_close_search": "no generated id is that of a search that takes trials",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }

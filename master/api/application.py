@@ -44,8 +44,8 @@ from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.users import session
 from master.api.windlass import bakes as windlass_bakes
-from master.api.windlass import external_searches
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass

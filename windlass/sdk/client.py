@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
@@ -361,6 +362,10 @@ class Client:
     def interactive(self, kind: Kind) -> InteractiveTasks:
         """Commands, notebooks, shells or TensorBoards."""
         return InteractiveTasks(self.session, self.pages, kind)
+
+    def external_search(self, experiment_id: int) -> ExternalSearch:
+        """Of an experiment with the searcher `windlass_external`."""
+        return ExternalSearch(self.session, experiment_id)
 
     def templates(self) -> Templates:
         """Configurations that others lie over."""

@@ -15,11 +15,11 @@ MAX_OPEN_TRIALS = 20_000
 """As of the searches that make their trials themselves: twice what a master is built to keep alive."""
 
 
-def added_trial(state: ExperimentState, key: str) -> TrialState | None:
-    """The trial that was added with this key."""
+def added_trial(state: ExperimentState, key: str) -> TrialState:
+    """The trial that was added with this key. Raises KeyError."""
     method = state.searcher.method
-    if not isinstance(method, ExternalState) or key not in method.request_ids:
-        return None
+    if not isinstance(method, ExternalState):
+        raise KeyError(key)
     return state.trials[method.request_ids[key]]
 
 
@@ -28,13 +28,14 @@ def add_trial(state: ExperimentState, env: Env, added: TrialAdded) -> Experiment
 
     Raises InvalidState, InvalidArgument for hyperparameters that are missing, Conflict for a key of another trial.
     """
-    known = added_trial(state, added.key)
     _require_open(state)
-    if isinstance(state.searcher.method, ExternalState):
+    method = state.searcher.method
+    if isinstance(method, ExternalState):
         added = replace(added, hparams=completed(env.search.space, added.hparams))
-    if known is not None:
-        _require_same(known, added, state.config.searcher.source_checkpoint_uuid)
-        return ExperimentStep(state)
+        if added.key in method.request_ids:
+            source = state.config.searcher.source_checkpoint_uuid
+            _require_same(added_trial(state, added.key), added, source)
+            return ExperimentStep(state)
     if state.open_trials >= MAX_OPEN_TRIALS:
         raise InvalidState(
             f"experiment {state.id} has {state.open_trials} trials that have not ended, which is the"

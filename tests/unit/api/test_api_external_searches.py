@@ -50,7 +50,10 @@ async def test_a_client_adds_trials_stops_one_and_closes(world: ApiWorld) -> Non
     for _ in range(2):
         await world.ok("POST", f"/api/v1/windlass/experiments/{id_}/searcher/close")
     said = await world.refused(
-        400, "POST", f"/api/v1/windlass/experiments/{id_}/trials", {"key": "3", "hparams": {"lr": 1}}
+        400,
+        "POST",
+        f"/api/v1/windlass/experiments/{id_}/trials",
+        {"key": "3", "hparams": {"lr": 1}},
     )
     assert "closed" in said
     live = world.services.experiments.live(id_)
@@ -116,6 +119,4 @@ async def test_a_restarted_master_knows_the_keys(world: ApiWorld) -> None:
     assert live is not None
     restored = await rebuilt(store, row)
     assert restored.searcher == live.state.searcher
-    found = added_trial(restored, "one")
-    assert found is not None
-    assert found.hparams == {"lr": 0.1, "batch": 64}
+    assert added_trial(restored, "one").hparams == {"lr": 0.1, "batch": 64}

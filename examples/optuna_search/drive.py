@@ -4,8 +4,8 @@
     python drive.py                       # submits search.yaml
     python drive.py --experiment 7        # goes on with an experiment after this program was ended
 
-The study is kept in study.db, here. A trial of the study is the trial of the cluster with its number as the key, so that
-what is asked for a second time is the same trial.
+The study is kept in study.db, here. A trial of the study is the trial of the cluster with its number as the key:
+what is added for a second time is the same trial.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from master.experiments.lifecycle.state import ExperimentState, Phase, TrialStat
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
+from master.experiments.sampling.chooser import PointChooser
+from master.experiments.sampling.process import Sampler
 from master.experiments.submission.admission import Admission, CheckedExperiment
 from master.experiments.submission.creation import Created, NewExperiment, experiment_row
 from master.experiments.submission.storage_checks import StorageChecks
@@ -95,6 +97,7 @@ class ExperimentService:
         specs: TaskSpecs,
         clock: Clock,
         ids: Ids,
+        sampler: Sampler,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -122,8 +125,10 @@ class ExperimentService:
             task_log=task_log,
             max_lost_runs=policy.max_lost_runs,
             ended=ended,
+            awaits_points=lambda: self.points.wake(),
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
+        self.points = PointChooser(lambda: self.roots, sampler)
         self.row_changes = SerialQueue("experiment rows")
         """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
         self._continuations = Continuations(self._parts, self.roots, check=self._check_again)

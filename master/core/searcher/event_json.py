@@ -16,6 +16,7 @@ from master.core.searcher.types import (
     Event,
     ExitReason,
     InitialTrials,
+    PointChosen,
     SearchClosed,
     Shutdown,
     Stop,
@@ -71,6 +72,12 @@ def event_to_json(event: Event) -> JsonObject:
             return {"type": "stop_asked", "request_id": request_id}
         case SearchClosed():
             return {"type": "search_closed"}
+        case PointChosen(request_id, hparams):
+            return {
+                "type": "point_chosen",
+                "request_id": request_id,
+                "hparams": _without_non_finite(hparams),
+            }
 
 
 def event_from_json(data: JsonMapping) -> Event:
@@ -103,6 +110,8 @@ def _event(data: JsonMapping) -> Event:
             return StopAsked(id_)
         case {"type": "search_closed"}:
             return SearchClosed()
+        case {"type": "point_chosen", "request_id": str(id_), "hparams": hparams}:
+            return PointChosen(id_, hparams)
     raise InvalidArgument(f"not a searcher event: {dict(data)!r}")
 
 

@@ -32,6 +32,7 @@ from master.core.searcher.types import (
     Event,
     ExitReason,
     InitialTrials,
+    PointChosen,
     RequestId,
     SearchClosed,
     Shutdown,
@@ -80,6 +81,8 @@ class Search:
     method: Method[Any]
     space: Nested
     seed: int
+    sampler: str = ""
+    """What chooses the hyperparameters of its trials; empty: its random stream."""
 
     @classmethod
     def from_config(cls, searcher: JsonMapping, hyperparameters: JsonMapping, seed: int) -> Search:
@@ -88,7 +91,8 @@ class Search:
         Raises InvalidConfig for what no search could run with.
         """
         space = parse_space(hyperparameters)
-        return cls(build_method(read_settings(searcher), space), space, seed)
+        sampler = (searcher.get("windlass_sampler") or {}).get("name", "")
+        return cls(build_method(read_settings(searcher), space), space, seed, sampler)
 
     def start(self) -> SearchState:
         """The state before any event."""
@@ -131,6 +135,10 @@ class Search:
                 return _progressed(state, record, event), ()
             case StopAsked():
                 return _stop_asked(state, record, event)
+            case PointChosen():
+                return state.with_records(
+                    {event.request_id: replace(record, awaits_point=False)}
+                ), ()
 
     def progress(self, state: SearchState) -> float:
         """From 0 to 1, by the method's own measure; it may go back when new trials start."""
@@ -146,12 +154,12 @@ class Search:
         if state.trials:
             return state, ()
         trials = TrialFactory(state.rng, self.space)
-        return _applied(state, trials, self.method.begin(state.method, trials))
+        return self._applied(state, trials, self.method.begin(state.method, trials))
 
     def _added(self, state: SearchState, event: TrialAdded) -> tuple[SearchState, Actions]:
         method, of_method = self._external(state)
         trials = TrialFactory(state.rng, self.space)
-        return _applied(state, trials, method.add(of_method, event, trials))
+        return self._applied(state, trials, method.add(of_method, event, trials))
 
     def _search_closed(self, state: SearchState) -> tuple[SearchState, Actions]:
         _, of_method = self._external(state)
@@ -175,7 +183,7 @@ class Search:
             return state, ()
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_validation(state.method, event.request_id, event.metrics, trials)
-        return _applied(state, trials, step)
+        return self._applied(state, trials, step)
 
     def _exited_early(
         self, state: SearchState, record: TrialRecord, event: TrialExitedEarly
@@ -185,7 +193,7 @@ class Search:
         state = state.with_records({event.request_id: replace(record, early_exit=event.reason)})
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_early_exit(state.method, event.request_id, event.reason, trials)
-        return _applied(state, trials, step)
+        return self._applied(state, trials, step)
 
     def _exited(
         self, state: SearchState, record: TrialRecord, event: TrialExited
@@ -194,10 +202,25 @@ class Search:
         state = replace(state, closed=state.closed + 1)
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_exit(state.method, event.request_id, trials)
-        state, actions = _applied(state, trials, step)
+        state, actions = self._applied(state, trials, step)
         if self.is_over(state):
             actions = (*actions, _shutdown(state))
         return state, actions
+
+    def _applied(
+        self, state: SearchState, trials: TrialFactory, step: tuple[MethodState, Actions]
+    ) -> tuple[SearchState, Actions]:
+        """The state after a step of the method: its own, the random stream, and the trials it created and stopped."""
+        method, actions = step
+        changed: dict[RequestId, TrialRecord] = {}
+        for action in actions:
+            if isinstance(action, Create):
+                changed[action.request_id] = TrialRecord(awaits_point=bool(self.sampler))
+            elif isinstance(action, Stop):
+                changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
+        if changed:
+            state = state.with_records(changed)
+        return replace(state, rng=trials.rng_state(), method=method), actions
 
 
 def replay(search: Search, events: Iterable[Event]) -> tuple[SearchState, list[Actions]]:
@@ -214,22 +237,6 @@ def resume(
         state, actions = search.on(state, event)
         answers.append(actions)
     return state, answers
-
-
-def _applied(
-    state: SearchState, trials: TrialFactory, step: tuple[MethodState, Actions]
-) -> tuple[SearchState, Actions]:
-    """The state after a step of the method: its own, the random stream, and the trials it created and stopped."""
-    method, actions = step
-    changed: dict[RequestId, TrialRecord] = {}
-    for action in actions:
-        if isinstance(action, Create):
-            changed[action.request_id] = TrialRecord()
-        elif isinstance(action, Stop):
-            changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
-    if changed:
-        state = state.with_records(changed)
-    return replace(state, rng=trials.rng_state(), method=method), actions
 
 
 def _received(state: SearchState, record: TrialRecord, event: TrialCreated) -> SearchState:

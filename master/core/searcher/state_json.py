@@ -64,6 +64,8 @@ def _record_to_json(record: TrialRecord) -> JsonObject:
         data["stopped"] = True
     if record.closed:
         data["closed"] = True
+    if record.awaits_point:
+        data["awaits_point"] = True
     return data
 
 
@@ -75,4 +77,5 @@ def _record_from_json(data: JsonMapping) -> TrialRecord:
         early_exit=None if early_exit is None else ExitReason(early_exit),
         stopped=data.get("stopped", False),
         closed=data.get("closed", False),
+        awaits_point=data.get("awaits_point", False),
     )

@@ -82,6 +82,14 @@ class SearchClosed:
     """A client adds no trials any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class PointChosen:
+    """A sampler has chosen hyperparameters for a trial that waited for them."""
+
+    request_id: RequestId
+    hparams: JsonMapping
+
+
 TrialEvent: TypeAlias = (
     TrialCreated
     | ValidationCompleted
@@ -90,6 +98,7 @@ TrialEvent: TypeAlias = (
     | TrialProgress
     | TrialContinued
     | StopAsked
+    | PointChosen
 )
 """About one trial, which must be there."""
 Event: TypeAlias = InitialTrials | TrialAdded | SearchClosed | TrialEvent

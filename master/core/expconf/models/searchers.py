@@ -53,6 +53,13 @@ class SearcherBase(Section):
     """Every trial starts from this checkpoint."""
 
 
+class Sampler(Section):
+    """What chooses the hyperparameters of the trials, where it is not chance. The master needs the extra `optuna`."""
+
+    name: Literal["optuna.tpe"]
+    """Optuna's tree-structured Parzen estimator, over the trials of this search."""
+
+
 class SingleSearcher(SearcherBase):
     """One trial."""
 
@@ -73,6 +80,8 @@ class RandomSearcher(SearcherBase):
     """0: all at once."""
     max_length: LengthOrUnits | None = None
     """How long each trial trains; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far. Default: chance."""
 
 
 class GridSearcher(SearcherBase):
@@ -105,6 +114,8 @@ class AsyncHalvingSearcher(SearcherBase):
     """The validation metric that says how far a trial is."""
     max_length: MaxLength | None = None
     """Of old releases; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far at the highest rung that has enough. Default: chance."""
     stop_once: Annotated[bool, STOP_ONCE] = False
     """Of old releases."""
 
@@ -132,6 +143,8 @@ class AdaptiveAshaSearcher(SearcherBase):
     """Not empty: the rungs of each bracket, instead of what mode and max_rungs would give."""
     max_length: LengthOrUnits | None = None
     """Of old releases; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far at the highest rung that has enough. Default: chance."""
     stop_once: Annotated[bool, STOP_ONCE] = False
     """Of old releases."""
 

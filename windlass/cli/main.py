@@ -33,6 +33,7 @@ class DetGroup(RootGroup):
         "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
         "notebook": LazyGroup("interactive.notebook", "Start and open notebooks."),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
+        "run": LazyGroup("experiment.run", "List trials of all experiments; act on several."),
         "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),

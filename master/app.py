@@ -269,7 +269,6 @@ class Master:
         ):
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
-        group.create_task(plane.experiments.points.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
@@ -280,6 +279,7 @@ class Master:
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
+        group.create_task(plane.experiments.points.run())
         self._services = Services(
             master_url=options.master_url,
             info=info,

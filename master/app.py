@@ -295,6 +295,7 @@ class Master:
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
+        group.create_task(plane.experiments.points.run())
         self._services = Services(
             master_url=options.master_url,
             info=info,

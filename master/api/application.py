@@ -48,6 +48,7 @@ from master.api.users import routes as users
 from master.api.users import session
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
@@ -103,6 +104,7 @@ ROUTES: Sequence[BaseRoute] = (
     *templates.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
+    *external_searches.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,

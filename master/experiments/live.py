@@ -78,7 +78,9 @@ class TrialIndex:
 
 def _waits(trial: TrialState) -> bool:
     allocation = trial.open_allocation
-    return trial.not_before is not None if allocation is None else allocation.started_at is None
+    if allocation is not None:
+        return allocation.started_at is None
+    return trial.not_before is not None or (trial.awaits_point and not trial.phase.is_terminal)
 
 
 MANY_TRIALS = 200
@@ -98,6 +100,8 @@ class LiveParts:
     max_lost_runs: int
     ended: Callable[[], None] = lambda: None
     """Called after the end of each is committed."""
+    awaits_points: Callable[[], None] = lambda: None
+    """Called when trials wait for a sampler."""
 
 
 class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
@@ -209,6 +213,8 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
         for change in transition.step.trials:
             self.trials.note(change.after)
             self._deadlines.note(change.after)
+        if any(change.after.awaits_point for change in transition.step.trials):
+            self._parts.awaits_points()
         if transition.step.state.ended_at is not None:
             self._parts.ended()
 

@@ -93,7 +93,7 @@ async def rebuilt(store: Store, row: tables.Experiment) -> ExperimentState:
     )
     allocations = newest_allocations(allocation_rows)
     searcher, seq = await _restore_searcher(store, experiment_id, search_of(config))
-    trials = trials_in_order(trial_rows, allocations)
+    trials = trials_in_order(trial_rows, allocations, searcher)
     return ExperimentState(
         id=experiment_id,
         job_id=row.job_id,

@@ -19,14 +19,17 @@ from master.core.expconf import ExperimentConfig
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
+from master.core.searcher.types import TrialAdded
 from master.core.visibility import Visibility
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
-from master.experiments.lifecycle import machine
+from master.experiments.lifecycle import external, machine
 from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
+from master.experiments.sampling.chooser import PointChooser
+from master.experiments.sampling.process import Sampler
 from master.experiments.submission.admission import Admission, CheckedExperiment
 from master.experiments.submission.creation import Created, NewExperiment, experiment_row
 from master.experiments.submission.placing import Placing
@@ -87,6 +90,8 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
 
 
 PureStep: TypeAlias = Callable[[ExperimentState, Env], ExperimentStep]
+TrialStep: TypeAlias = Callable[[ExperimentState, Env, str], ExperimentStep]
+"""Of the trial with this request id."""
 
 
 class ExperimentService:
@@ -103,6 +108,7 @@ class ExperimentService:
         specs: TaskSpecs,
         clock: Clock,
         ids: Ids,
+        sampler: Sampler,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -131,8 +137,10 @@ class ExperimentService:
             task_log=task_log,
             max_lost_runs=policy.max_lost_runs,
             ended=ended,
+            awaits_points=lambda: self.points.wake(),
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
+        self.points = PointChooser(lambda: self.roots, sampler)
         self.row_changes = SerialQueue("experiment rows")
         """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
         self._continuations = Continuations(self._parts, self.roots, check=self._check_again)
@@ -264,6 +272,26 @@ class ExperimentService:
         await self._apply(experiment_id, machine.kill, by, "killed", over_is_fine=True)
 
     async def kill_trial(self, trial_id: int, *, by: Actor) -> None:
+        await self._apply_to_trial(trial_id, machine.kill_trial, by)
+
+    async def stop_trial(self, trial_id: int, *, by: Actor) -> None:
+        """End it gracefully, as one that its search has stopped. One that has ended stays as it is."""
+        await self._apply_to_trial(trial_id, external.stop_trial, by)
+
+    async def add_trial(self, experiment_id: int, added: TrialAdded, *, by: Actor) -> int:
+        """Its id. See `external.add_trial`; raises InvalidArgument for a checkpoint that cannot be restored."""
+        if added.checkpoint is not None:
+            await self._warm_start.require(added.checkpoint, "parentCheckpoint")
+        live = await self._live(experiment_id)
+        state = await live.apply(partial(external.add_trial, added=added), by=by)
+        return external.added_trial(state, added.key).id
+
+    async def close_search(self, experiment_id: int, *, by: Actor) -> None:
+        """See `external.close_search`."""
+        live = await self._live(experiment_id)
+        await live.apply_to_all(external.close_search, by=by)
+
+    async def _apply_to_trial(self, trial_id: int, step: TrialStep, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)
         if live is None:
             trial = tables.Trial
@@ -273,7 +301,14 @@ class ExperimentService:
         if live.state.unmanaged:
             raise managed_only(live.id, "killed")
         request_id = live.trials.request_id(trial_id)
-        await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
+        await live.apply(lambda state, env: step(state, env, request_id), by=by)
+
+    async def _live(self, experiment_id: int) -> LiveExperiment:
+        live = self.roots.get(experiment_id)
+        if live is None:
+            row = await self._experiment(experiment_id)
+            raise InvalidState(already_ended(experiment_id, Phase(row.state)))
+        return live
 
     async def _apply(
         self,

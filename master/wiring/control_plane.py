@@ -25,6 +25,7 @@ from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config.sections import Ssh
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
+from master.experiments.sampling.process import Sampler, SamplerProcess
 from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import PoolQueues
@@ -62,6 +63,7 @@ class Parts:
     storage: JsonMapping = field(default_factory=dict)
     """The cluster's `checkpoint_storage`, as configurations of experiments have it."""
     deleter: Deleter = field(default_factory=WorkerProcesses)
+    sampler: Sampler = field(default_factory=SamplerProcess)
     ports: UniquePorts = field(default_factory=UniquePorts)
     cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
     shell_keys: Ssh = field(default_factory=Ssh)
@@ -158,6 +160,7 @@ def build(parts: Parts) -> ControlPlane:
         specs=TaskSpecs(cluster=parts.cluster_tasks, keys=PeerKeys(parts.secret)),
         clock=parts.clock,
         ids=parts.ids,
+        sampler=parts.sampler,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)

@@ -39,6 +39,7 @@ from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
+from master.experiments.sampling.process import Sampler, SamplerProcess
 from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
@@ -292,6 +293,7 @@ async def api_world(
     others_change_work: bool = False,
     security: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
 ) -> AsyncIterator[ApiWorld]:
     """`spare`: an elastic pool that work of `default` may fall back to.
 
@@ -321,6 +323,7 @@ async def api_world(
                         backends=backends or {},
                         defaults=defaults,
                         others_change_work=others_change_work,
+                        sampler=sampler or SamplerProcess(),
                         config=load(
                             None,
                             overrides={
@@ -356,6 +359,7 @@ async def _start(
     backends: Mapping[str, MakeBackend],
     defaults: ClusterDefaults | None,
     others_change_work: bool,
+    sampler: Sampler,
     config: MasterConfig,
 ) -> ApiWorld:
     auth = AuthService(
@@ -390,8 +394,10 @@ async def _start(
             cluster_id="cluster",
             storage=under.checkpoint_storage,
             deleter=InlineDeleter(),
+            sampler=sampler,
         )
     )
+    tasks.create_task(plane.experiments.points.run())
     allocations = plane.allocations
     auth.register_allocation_tokens(allocations)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))

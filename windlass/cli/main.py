@@ -35,6 +35,7 @@ class DetGroup(RootGroup):
         "project": LazyGroup("cluster.project", "Manage projects of experiments.", "p"),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
         "resources": LazyGroup("cluster.resources", "Export what was used, as CSV.", "res"),
+        "run": LazyGroup("experiment.run", "List trials of all experiments; act on several."),
         "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),

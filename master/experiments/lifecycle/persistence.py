@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.event_json import action_to_json, event_to_json
+from master.core.searcher.search import SearchState
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
 from master.experiments.lifecycle.garbage import row_at_end
@@ -221,9 +223,11 @@ def trial_from_row(row: tables.Trial, allocation: AllocationState | None) -> Tri
 
 
 def trials_in_order(
-    rows: Sequence[tables.Trial], allocations: Mapping[str, AllocationState]
+    rows: Sequence[tables.Trial], allocations: Mapping[str, AllocationState], searcher: SearchState
 ) -> PersistentMap[str, TrialState]:
     ordered = sorted(rows, key=lambda r: r.id)
-    return PersistentMap(
-        {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
-    )
+    trials = {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
+    waiting = [id_ for id_, record in searcher.trials.items() if record.awaits_point]
+    for request_id in waiting:
+        trials[request_id] = replace(trials[request_id], awaits_point=True)
+    return PersistentMap(trials)

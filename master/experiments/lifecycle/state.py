@@ -169,6 +169,8 @@ class TrialState:
     progress: float = 0.0
     progressed_at: datetime | None = None
     """When it last reported its progress. Not stored: only the pace of an allocation is learned from it."""
+    awaits_point: bool = False
+    """A sampler is still to choose its hyperparameters: it does not run before. Stored with the search."""
     searcher_stopped: bool = False
     early_exit: ExitReason | None = None
     early_exit_at: datetime | None = None

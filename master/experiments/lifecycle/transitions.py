@@ -165,7 +165,9 @@ def _create_trial(builder: StepBuilder, action: Create) -> None:
             hparams=action.hparams,
             seed=action.trial_seed,
             created_at=builder.env.now,
-            warm_start_checkpoint=experiment.config.searcher.source_checkpoint_uuid,
+            awaits_point=bool(builder.env.search.sampler),
+            warm_start_checkpoint=action.checkpoint
+            or experiment.config.searcher.source_checkpoint_uuid,
         )
     )
 
@@ -301,7 +303,7 @@ def step_allocation(builder: StepBuilder, trial: TrialState, step: allocation_ma
 
 def is_due(trial: TrialState, now: datetime) -> bool:
     """Whether a new allocation may be asked for."""
-    return trial.not_before is None or now >= trial.not_before
+    return not trial.awaits_point and (trial.not_before is None or now >= trial.not_before)
 
 
 def _request_allocation(builder: StepBuilder, trial: TrialState) -> None:

@@ -27,6 +27,7 @@ from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
 from master.experiments.lifecycle.state import RunSettings
+from master.experiments.sampling.process import require_sampler
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig, NotFound, Unfulfillable, Unsatisfiable
@@ -111,6 +112,7 @@ class Admission:
         settings = run_settings(config, pool)
         search = search_of(config)
         check_limits(search)
+        require_sampler(search.sampler)
         fit = self._fit(settings)
         told = chain(fit.notes, self._warnings(config, given, pool))
         return CheckedExperiment(

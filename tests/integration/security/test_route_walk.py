@@ -274,6 +274,9 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
+    "POST /api/v1/windlass/experiments/{id}/trials": OWNED,
+    "POST /api/v1/windlass/experiments/{id}/searcher/close": OWNED,
+    "POST /api/v1/windlass/trials/{id}/stop": OWNED,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
     "GET /api/v1/windlass/experiments/{id}/cost": READ,
     "GET /api/v1/windlass/fleet/costs": READ,
@@ -341,6 +344,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
+    "POST /api/v1/windlass/experiments/{id}/trials": lambda there: {"key": "1"},
     **{
         f"POST /api/v1/{kind}": lambda there: {
             "config": COMMAND,

@@ -72,6 +72,8 @@ NEVER_GRANTED = {
         ),
         "it is of Kubernetes",
     ),
+    "windlass_add_trial": "no generated id is that of a search that takes trials",
+    "windlass_close_search": "no generated id is that of a search that takes trials",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }

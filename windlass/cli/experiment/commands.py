@@ -13,6 +13,7 @@ from windlass.cli.completion import ExperimentId, TemplateOption
 from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import again as experiment_again
+from windlass.cli.experiment import compare as experiment_compare
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
 from windlass.cli.experiment.copies import CopyOptions, without_metric
@@ -94,6 +95,7 @@ app.add_typer(experiment_again.app)
 
 # Here, so that --help lists them between `create` and the commands that change something.
 app.add_typer(experiment_show.app)
+app.add_typer(experiment_compare.app)
 
 
 @app.command()

@@ -172,6 +172,23 @@ def test_threads_that_evict_each_others_files(source: Path) -> None:
     assert used(cache) <= 700
 
 
+def _problem_of_reading(cache: ReadCache) -> str:
+    with pytest.raises(StorageError) as problem:
+        cache.read("train", "0.bin")
+    return str(problem.value)
+
+
+def test_a_bucket_in_a_forked_process_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    cache = ReadCache("s3://bucket/data", tmp_path, max_bytes=100)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(
+        target=lambda: sender.send(_problem_of_reading(cache))
+    )
+    child.start()
+    assert 'multiprocessing_context="forkserver"' in receiver.recv()
+    child.join()
+
+
 def test_a_bound_below_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_bytes must be 1 or more, not 0"):
         ReadCache(str(tmp_path), tmp_path, max_bytes=0)

@@ -10,12 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from windlass.base.errors import StorageFull
+from windlass.base.errors import StorageError, StorageFull
 from windlass.core._info import get_cluster_info
 from windlass.core._storage import build_storage
 from windlass.core.data._room import PART, Room, unlock
 from windlass.storage import Storage
 from windlass.storage.local_problems import told
+from windlass.storage.opening import storage_section
+
+_DIRECTORIES = ("shared_fs", "directory")
 
 
 class ReadCache:
@@ -36,8 +39,8 @@ class ReadCache:
         self.directory = Path(directory)
         self.max_bytes = max_bytes
         self._source = source
-        self._opened: tuple[int, Storage] | None = None
-        """By this process id: a connection does not survive a fork."""
+        self._pid = os.getpid()
+        self._opened: Storage | None = None
 
     def read(self, folder: str, name: str) -> bytes:
         """The content of a file. Raises NotFound, StorageError, and StorageFull where `max_bytes` is too small."""
@@ -83,15 +86,26 @@ class ReadCache:
                 unlock(file.fileno())
 
     def _storage(self) -> Storage:
-        if self._opened is None or self._opened[0] != os.getpid():
-            storage = build_storage(
+        if (
+            os.getpid() != self._pid
+            and storage_section(self._source).get("type") not in _DIRECTORIES
+        ):
+            # The library of buckets would wait for ever for its threads, which a fork does not copy.
+            raise StorageError(
+                "a forked process cannot read a bucket: start the workers of a DataLoader with "
+                'multiprocessing_context="forkserver"'
+            )
+        if self._opened is None:
+            self._opened = build_storage(
                 self._source, on_cluster=get_cluster_info() is not None, environ=os.environ
             )
-            self._opened = (os.getpid(), storage)
-        return self._opened[1]
+        return self._opened
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _pid=os.getpid())
 
 
 def _fill(room: Room, file: BinaryIO, storage: Storage, folder: str, name: str) -> None:

@@ -8,7 +8,8 @@ import threading
 from contextlib import aclosing
 
 from master.core.actor import Actor
-from master.logs.own_log import MASK, MAX_CHARACTERS, MAX_ENTRIES, OwnLog, render
+from master.core.expconf.secrets import MASK
+from master.logs.own_log import MAX_CHARACTERS, MAX_ENTRIES, OwnLog, render
 
 ROOT = Actor(user_id=1, name="admin")
 

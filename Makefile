@@ -45,7 +45,7 @@ test: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/azurite ## Set up and run the tes
 	WINDLASS_EXAMPLES=$(EXAMPLES) $(BIN)/python -P -m $(PYTEST) -n $(TEST_WORKERS) $(SPREAD) --durations 20 -m "not slow" $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: test-all
-test-all: ## Run every test; of each half, at most three that fail get a second attempt, alone
+test-all: ## Run every test; of each half, at most six that fail get a second attempt, alone
 	$(MAKE) test PYTEST=tests.second_attempt EXAMPLES=1
 	$(MAKE) test-slow
 

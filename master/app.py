@@ -274,6 +274,7 @@ class Master:
         ):
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
+        group.create_task(plane.removals.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
@@ -294,6 +295,7 @@ class Master:
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
+        group.create_task(plane.experiments.points.run())
         self._services = Services(
             master_url=options.master_url,
             info=info,
@@ -307,6 +309,8 @@ class Master:
             tasks=plane.tasks,
             generic=plane.generic,
             templates=TemplateService(self._store, options.clock),
+            workspaces=plane.workspaces,
+            projects=plane.projects,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,
@@ -424,6 +428,7 @@ class Master:
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),
+            agent_users=self._agent_users,
         )
 
     def _provisioner(

@@ -15,20 +15,23 @@ from tests.real_cluster import PATIENCE_S, RealCluster
 ROOT = Path(__file__).parents[1]
 COMPAT = ROOT / ".compat" / "bin"
 SCRIPT = ROOT / "tests" / "compat" / "published_cli.py"
+BINDINGS = ROOT / "tests" / "compat" / "published_bindings.py"
 
 needs_published = pytest.mark.skipif(
     not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
 )
 
 
-def published(cluster: RealCluster, mode: str, user: str = "admin") -> subprocess.Popen[str]:
+def published(
+    cluster: RealCluster, *arguments: str, user: str = "admin", script: Path = SCRIPT
+) -> subprocess.Popen[str]:
     """With a home of its own."""
     home = cluster.folder / "home"
     home.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "DET_MASTER": cluster.url}
     environment["BROWSER"] = "true %s"  # opens nothing
     return subprocess.Popen(
-        [COMPAT / "python", SCRIPT, mode],
+        [COMPAT / "python", script, *arguments],
         env={**environment, **cluster.login_as(user)},
         cwd=home,
         stdin=subprocess.PIPE,
@@ -60,7 +63,7 @@ class PublishedDet:
     """`det` of one user. A context manager."""
 
     def __init__(self, cluster: RealCluster, user: str = "determined") -> None:
-        self._process = published(cluster, "run", user)
+        self._process = published(cluster, "run", user=user)
 
     def __enter__(self) -> PublishedDet:
         return self

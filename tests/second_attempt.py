@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-MOST_REPEATED = 3
+MOST_REPEATED = 6
 """More than these fail for a reason of their own."""
 
 

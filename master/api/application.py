@@ -24,6 +24,7 @@ from master.api.experiments import finding as experiment_finding
 from master.api.experiments import metric_streams, model_files, preview_gc, preview_search
 from master.api.experiments import routes as experiments
 from master.api.experiments import series as experiment_series
+from master.api.experiments import unmanaged as unmanaged_experiments
 from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -47,9 +48,11 @@ from master.api.users import routes as users
 from master.api.users import session
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
 from master.webui import home, pages, sign_in, task_pages
 
@@ -63,6 +66,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
+    *unmanaged_experiments.router.routes,
     *experiment_finding.router.routes,
     *model_files.router.routes,
     *experiment_values.router.routes,
@@ -96,9 +100,11 @@ ROUTES: Sequence[BaseRoute] = (
     *jobs.router.routes,
     *users.router.routes,
     *workspaces.router.routes,
+    *projects.router.routes,
     *templates.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
+    *external_searches.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,

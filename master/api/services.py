@@ -49,7 +49,9 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.templates.queries import TemplateQueries
 from master.templates.service import TemplateService
+from master.workspaces.projects import ProjectService
 from master.workspaces.queries import WorkspaceQueries
+from master.workspaces.service import WorkspaceService
 from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
 from provisioner.fleet.counters import FleetCounters
@@ -191,6 +193,8 @@ class Services:
     tasks: InteractiveService
     generic: GenericTasks
     templates: TemplateService
+    workspaces: WorkspaceService
+    projects: ProjectService
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import NoneType
 from typing import Annotated, Any, Literal, TypeAlias, overload
 
 from pydantic import WithJsonSchema
@@ -49,14 +50,20 @@ def epoch(seconds: float | None) -> str | None:
     return None if seconds is None else time(datetime.fromtimestamp(seconds, UTC))
 
 
+_PLAIN = frozenset({str, int, bool, NoneType})
+"""JSON carries each of their values. Most of a configuration is one of these, which a call each would slow down."""
+
+
 def finite(value: Any) -> Any:
     """A copy that JSON can carry: NaN and infinities as the strings that the clients read."""
     if isinstance(value, float):
         return value if math.isfinite(value) else _word(value)
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101  (the second takes long)
+        return {
+            str(key): item if type(item) in _PLAIN else finite(item) for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [item if type(item) in _PLAIN else finite(item) for item in value]
     return value
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from test_published_client import CONFIG, MODEL, PUBLISHED_PYTHON
 
-from tests.published import needs_published, published
+from tests.published import BINDINGS, needs_published, published
 from tests.real_cluster import Json, RealCluster, eventually
 from windlass.sdk.context_dir import pack_directory
 from windlass.sdk.interactive import COMMAND, NOTEBOOK, SHELL, TENSORBOARD, Kind
@@ -172,7 +172,7 @@ ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
 ok | experiment unarchive {e}
-missing | experiment move {e} Uncategorized Uncategorized
+ok | experiment move {e} Uncategorized Uncategorized
 ok | experiment create {config} {model} --paused
 ok | experiment continue {e}
 ok | experiment kill {e}
@@ -204,27 +204,32 @@ ok | template set t {config}
 ok | template set-value config t {config}
 ok | template remove t
 ok | project list Uncategorized
-missing | project create Uncategorized p
+ok | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized
-missing | project edit Uncategorized Uncategorized --new_name n
+ok | project edit Uncategorized p --new_name n
+ok | experiment move {e} Uncategorized n
+ok | experiment move {e} Uncategorized Uncategorized
 ok | project list-experiments Uncategorized Uncategorized
-missing | project archive Uncategorized Uncategorized
-missing | project unarchive Uncategorized Uncategorized
-missing | project delete Uncategorized Uncategorized --yes
+ok | project archive Uncategorized n
+ok | project unarchive Uncategorized n
+is immutable | project archive Uncategorized Uncategorized
+ok | project delete Uncategorized n --yes
 ok | workspace list
-missing | workspace create w
+ok | workspace create w
+avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
-missing | workspace edit Uncategorized --name n
+ok | workspace edit w --name n
 missing | workspace list-members Uncategorized
-missing | workspace list-pools Uncategorized
+ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
-missing | workspace archive Uncategorized
-missing | workspace unarchive Uncategorized
-missing | workspace delete Uncategorized --yes
-missing | workspace bindings list Uncategorized
-missing | workspace bindings set Uncategorized --namespace n
-missing | workspace bindings delete Uncategorized
-missing | workspace resource-quota set Uncategorized 1
+ok | workspace archive n
+ok | workspace unarchive n
+is immutable | workspace archive Uncategorized
+ok | workspace delete n --yes
+ok | workspace bindings list Uncategorized
+of Kubernetes | workspace bindings set Uncategorized --namespace n
+of Kubernetes | workspace bindings delete Uncategorized
+of Kubernetes | workspace resource-quota set Uncategorized 1
 missing | config-policies describe experiment
 missing | config-policies set experiment {config}
 missing | config-policies delete experiment
@@ -233,6 +238,146 @@ ok | dev bindings list
 ok | dev bindings call get_GetMe
 ok | dev curl /api/v1/me
 ok | user logout
+"""
+
+VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
+# Functions of the client's bindings whose calls are answered by the sentence of a 501.
+MISSING_CALLS = """
+delete_DeleteClusterMessage
+delete_DeleteGlobalConfigPolicies
+delete_DeleteGroup
+delete_DeleteModel
+delete_DeleteModelVersion
+delete_DeleteProject
+delete_DeleteWebhook
+delete_DeleteWorkspace
+delete_DeleteWorkspaceConfigPolicies
+delete_DeleteWorkspaceNamespaceBindings
+delete_UnbindRPFromWorkspace
+get_CurrentUser
+get_GetAccessTokens
+get_GetClusterMessage
+get_GetGlobalConfigPolicies
+get_GetGroup
+get_GetGroupsAndUsersAssignedToWorkspace
+get_GetKubernetesResourceManagers
+get_GetKubernetesResourceQuotas
+get_GetModel
+get_GetModelLabels
+get_GetModelVersion
+get_GetModelVersions
+get_GetModels
+get_GetPermissionsSummary
+get_GetProjectByKey
+get_GetProjectsByUserActivity
+get_GetRolesAssignedToGroup
+get_GetRolesAssignedToUser
+get_GetTaskAcceleratorData
+get_GetTrialByExternalID
+get_GetTrialMetricsByModelVersion
+get_GetTrialProfilerAvailableSeries
+get_GetTrialProfilerMetrics
+get_GetTrialRemainingLogRetentionDays
+get_GetUserSetting
+get_GetWebhooks
+get_GetWorkspaceConfigPolicies
+get_GetWorkspacesWithDefaultNamespaceBindings
+get_ListRPsBoundToWorkspace
+get_ListWorkspaceNamespaceBindings
+get_ListWorkspacesBoundToRP
+get_MasterLogs
+get_ResourceAllocationAggregated
+get_ResourceAllocationRaw
+patch_AssignMultipleGroups
+patch_PatchAccessToken
+patch_PatchMasterConfig
+patch_PatchModel
+patch_PatchModelVersion
+patch_PatchProject
+patch_PatchTrial
+patch_PatchUsers
+patch_PatchWebhook
+patch_PatchWorkspace
+post_AddProjectNote
+post_ArchiveModel
+post_ArchiveProject
+post_ArchiveWorkspace
+post_AssignRoles
+post_BindRPToWorkspace
+post_BulkAutoCreateWorkspaceNamespaceBindings
+post_CleanupLogs
+post_CreateGroup
+post_CreateTrial
+post_DeleteRuns
+post_GetGroups
+post_GetRolesByID
+post_ListRoles
+post_MoveExperiment
+post_MoveExperiments
+post_MoveModel
+post_MoveProject
+post_MoveRuns
+post_PinWorkspace
+post_PostAccessToken
+post_PostModel
+post_PostModelVersion
+post_PostProject
+post_PostTrialProfilerMetricsBatch
+post_PostUserActivity
+post_PostUserSetting
+post_PostWebhook
+post_PostWorkspace
+post_RemoveAssignments
+post_ReportTrialSourceInfo
+post_ResetUserSetting
+post_SearchRolesAssignableToScope
+post_SetResourceQuotas
+post_SetUserPassword
+post_SetWorkspaceNamespaceBindings
+post_TestWebhook
+post_UnarchiveModel
+post_UnarchiveProject
+post_UnarchiveWorkspace
+post_UnpinWorkspace
+put_OverwriteRPWorkspaceBindings
+put_PutExperiment
+put_PutExperimentRetainLogs
+put_PutExperimentsRetainLogs
+put_PutGlobalConfigPolicies
+put_PutProjectNotes
+put_PutTrial
+put_PutTrialRetainLogs
+put_PutWorkspaceConfigPolicies
+put_SetClusterMessage
+put_UpdateGroup
+"""
+# Those that are refused with what the walk gives them, and the words that say why. All others succeed.
+REFUSED_CALLS = """
+resources 'x' not found | get_AllocationRendezvousInfo
+template 'x' not found | get_GetTemplate
+user 'someone-else' not found | get_GetUserByUsername
+template 'x' not found | patch_PatchTemplateConfig
+template 'x' not found | patch_PatchTemplateName
+username and remote of a user cannot be changed yet | patch_PatchUser
+has already completed | post_ActivateExperiment
+file of the model definition 'model.py' not found | post_GetModelDefFile
+Unauthenticated | post_Login
+' not found | post_MarkAllocationResourcesDaemon
+' not found | post_NotifyContainerRunning
+' not found | post_PostAllocationAcceleratorData
+' not found | post_PostAllocationProxyAddress
+checkpoint 'x' not found | post_PostCheckpointMetadata
+logs: Tuple should have at least 1 item after validation, not 0 | post_PostTaskLogs
+username: "" must have 2 to 255 characters | post_PostUser
+is not a trial: it has no checkpoints | post_ReportCheckpoint
+invalid run id | post_ReportTrialMetrics
+invalid run id | post_ReportTrialTrainingMetrics
+invalid run id | post_ReportTrialValidationMetrics
+has already ended (killed: its slots were ann | post_SetCommandPriority
+has started before: it needs resume: true | post_StartTrial
+is not archived | post_UnarchiveExperiment
+has not ended yet: it is ACTIVE | post_ArchiveExperiment
+is already being deleted | delete_DeleteTensorboardFiles
 """
 
 
@@ -244,9 +389,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def ids(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("config")
+@pytest.fixture
+def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path
     config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
     config.write_text(CONFIG)
     task.write_text(yaml.safe_dump(HELD))
@@ -303,6 +448,68 @@ def test_no_verb_is_left_out(cluster: RealCluster) -> None:
         if verb != "deploy" and not any(walk.startswith(f"{verb} ") for walk in walked)
     ]
     assert left_out == []
+
+
+def test_every_function_of_the_bindings_is_answered(
+    cluster: RealCluster, ids: dict[str, str]
+) -> None:
+    experiment, trial, command = int(ids["{e}"]), int(ids["{t}"]), ids["{c}"]
+    task = {"taskId": ids["{g}"]}
+    document = {
+        "master": cluster.url,
+        "given": {
+            "experimentId": experiment,
+            "experimentIds": [experiment],
+            "ids": [experiment],
+            "trialId": trial,
+            "trialIds": [trial],
+            "runId": trial,
+            "runIds": [trial],
+            "group": "validation",
+            "metricName": "loss",
+            "metricNames": ["loss"],
+            "stepsCompleted": 100,
+            "taskId": command,
+            "allocationId": f"{command}.1",
+            "requestUuid": "one",
+            "checkpointUuid": ids["{u}"],
+            "checkpointUuids": [ids["{u}"]],
+            "commandId": command,
+            "notebookId": ids["{n}"],
+            "shellId": ids["{s}"],
+            "tensorboardId": ids["{b}"],
+            "priority": 10,
+            "agentId": "node",
+            "slotId": "0",
+            "resourcePoolName": "default",
+            "username": "someone-else",
+            "timeoutSeconds": 0,
+            "startDate": "2026-01-01",
+            "endDate": "2026-01-02",
+            "timestampAfter": "2026-01-01T00:00:00Z",
+            "timestampBefore": "2026-01-02T00:00:00Z",
+        },
+        "of": {
+            "post_CreateExperiment": {"config": CONFIG, "activate": False},
+            "post_PreviewHPSearch": {"config": yaml.safe_load(CONFIG)},
+            "post_GetModelDefFile": {"path": "model.py"},
+            "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
+            "get_GetGenericTaskConfig": task,
+            "post_PauseGenericTask": task,
+            "post_UnpauseGenericTask": task,
+            "post_KillGenericTask": task,
+            **{f"post_{verb}Experiment": {"id": experiment} for verb in VERBS},
+        },
+    }
+    process = published(cluster, script=BINDINGS)
+    said, _ = process.communicate(json.dumps(document), timeout=240)
+    ended: dict[str, str] = json.loads(said)
+    missing = {name for name, answer in ended.items() if MISSING in answer}
+    assert missing == set(MISSING_CALLS.split())
+    refused = {name: ended[name] for name in ended if ended[name] != "ok" and name not in missing}
+    expected = dict(line.split(" | ")[::-1] for line in REFUSED_CALLS.strip().splitlines())
+    assert refused.keys() == expected.keys()
+    assert {name: refused[name] for name in refused if expected[name] not in refused[name]} == {}
 
 
 def test_every_verb_is_answered(cluster: RealCluster, ids: dict[str, str]) -> None:

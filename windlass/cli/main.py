@@ -32,8 +32,10 @@ class DetGroup(RootGroup):
         "job": LazyGroup("job.commands", "Manage the job queue.", "j"),
         "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
         "notebook": LazyGroup("interactive.notebook", "Start and open notebooks."),
+        "project": LazyGroup("cluster.project", "Manage projects of experiments.", "p"),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
         "resources": LazyGroup("cluster.resources", "Export what was used, as CSV.", "res"),
+        "run": LazyGroup("experiment.run", "List trials of all experiments; act on several."),
         "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),
@@ -41,6 +43,7 @@ class DetGroup(RootGroup):
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
+        "workspace": LazyGroup("cluster.workspace", "Manage workspaces.", "w"),
     }
 
 

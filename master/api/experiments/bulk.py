@@ -125,12 +125,28 @@ def _add(name: str, action: Action, act: Act) -> None:
         visible: Visible,
         api: TheApi,
     ) -> Reply[ActionResults]:
-        ids = await _found(api, body, project_id, visible)
-        return reply({"results": await _results(api, principal, action, act, ids)})
+        return await _on_each(api, body, project_id, visible, principal, action, act)
 
 
 for _name, (_action, _act) in ACTS.items():
     _add(_name, _action, _act)
+
+
+class MoveExperiments(SomeExperiments):
+    destination_project_id: Annotated[Int32, Field(ge=0)]
+
+
+@router.post("/move")
+@permit(Action.UPDATE_METADATA, IN_BODY)
+async def move_experiments(
+    project_id: ProjectId, body: MoveExperiments, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[ActionResults]:
+    target = body.destination_project_id
+    await api.reads.workspaces.project(target, visible)
+    return await _on_each(
+        *(api, body, project_id, visible, principal, Action.UPDATE_METADATA),
+        lambda api, id_, by: api.services.metadata.move(id_, target, by=by),
+    )
 
 
 class RetainLogsOfSome(SomeExperiments):
@@ -149,8 +165,24 @@ async def retain_logs(
     def act(api: ApiContext, id_: int, by: Principal) -> Awaitable[None]:
         return api.services.metadata.set_log_retention(id_, body.num_days, by=by)
 
-    ids = await _found(api, body, project_id, visible)
-    results = await _results(api, principal, Action.UPDATE_EXPERIMENT, act, ids)
+    return await _on_each(api, body, project_id, visible, principal, Action.UPDATE_EXPERIMENT, act)
+
+
+async def _on_each(
+    api: ApiContext,
+    body: SomeExperiments,
+    project_id: int,
+    visible: Visibility,
+    by: Principal,
+    action: Action,
+    act: Act,
+) -> Reply[ActionResults]:
+    results: list[ActionResult] = [
+        {"id": id_, "error": await _tried(api, by, action, act, id_)}
+        if known
+        else {"id": id_, "error": NotFound("experiment", id_).message}
+        for id_, known in await _found(api, body, project_id, visible)
+    ]
     return reply({"results": results})
 
 
@@ -163,21 +195,6 @@ async def _found(
     known = {row.experiment.id for row in found.rows}
     asked = dict.fromkeys(body.experiment_ids or sorted(known))
     return [(id_, id_ in known) for id_ in asked]
-
-
-async def _results(
-    api: ApiContext,
-    by: Principal,
-    action: Action,
-    act: Act,
-    ids: Sequence[tuple[int, bool]],
-) -> list[ActionResult]:
-    return [
-        {"id": id_, "error": await _tried(api, by, action, act, id_)}
-        if known
-        else {"id": id_, "error": NotFound("experiment", id_).message}
-        for id_, known in ids
-    ]
 
 
 async def _tried(

@@ -58,7 +58,8 @@ def continued(state: ExperimentState, env: Env, trials: Sequence[ContinuedTrial]
     )
     for one in trials:
         trial = state.trials[one.request_id]
-        builder.put(_again(trial, one))
+        awaits_point = state.searcher.trials[one.request_id].awaits_point
+        builder.put(replace(_again(trial, one), awaits_point=awaits_point))
         rows.operations.extend(_trial_rows(state, env, trial, one))
     for one in trials:
         feed(builder, TrialContinued(one.request_id))

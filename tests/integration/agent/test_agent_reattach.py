@@ -150,6 +150,7 @@ async def test_a_start_told_twice_happens_once(
     async with run_agent():
         await master.start(task)
         await master.until_line(cid, "once")
+        await master.until_state(cid, ContainerState.RUNNING)
         seen = len(master.reports)
         await master.start(task)
         await master.until(lambda: len(master.reports) > seen)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_bootstrap.agent.runtimes.base import StartRefused
+from agent_bootstrap.agent.runtimes.engine import images as engine_images
 from agent_bootstrap.agent.runtimes.engine.connection import find_engine
 from agent_bootstrap.agent.runtimes.engine.image_record import ImageRecord
 from agent_bootstrap.agent.runtimes.engine.images import Images
@@ -53,7 +54,7 @@ def test_an_image_is_pulled_with_its_login_used_and_removed_beyond_the_bound(
     assert said[0] == f"Pulling image {name}"
     assert said[-1].startswith(f"Pulled image {name} in ")
     assert images.is_here(name)
-    taken = images.take(name)
+    taken = images.take(name, {})
     assert taken.accounts["/etc/passwd"].startswith("root:x:0:0")
     asked = registry.pulls
     pull(images, name, GOOD)  # force_pull_image
@@ -65,6 +66,20 @@ def test_an_image_is_pulled_with_its_login_used_and_removed_beyond_the_bound(
     images.trim()
     assert not images.is_here(name)
     assert images.is_here(BARE), "it was here before us"
+
+
+def test_what_looks_into_an_image_is_found_if_the_agent_dies_there(
+    images: Images, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def look(*_: object) -> None:
+        found.append(podman.run("ps", "--all", "--quiet", "--filter", "label=windlass.agent=node"))
+
+    monkeypatch.setattr(engine_images, "_file_in", look)
+    images.take(BARE, {"windlass.agent": "node"})
+    assert all(found)
+    assert not podman.run("ps", "--all", "--quiet")
 
 
 @pytest.mark.parametrize("login", [None, RegistryCredentials(username=USER, password="wrong")])

@@ -332,6 +332,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("master/core/searcher:*", "type val minval maxval count base vals"),
         ),
         "searcher.name": "master/core/searcher:name",
+        "searcher.windlass_sampler.name": "master/core/searcher:windlass_sampler",
         "searcher.metric": "master/experiments:metric",
         "searcher.smaller_is_better": "master/experiments:smaller_is_better",
         **below(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from master.allocations.machine import AllocationState
 from master.experiments.lifecycle.state import Phase
 from master.experiments.reports.service import CheckpointReport
 from master.store import tables
@@ -119,3 +120,54 @@ async def test_a_deleted_checkpoint_is_not_gone_on_from(ended: ScriptedCluster) 
     await ended.reports.patch_checkpoints({"four": {}}, by=ADMIN)
     await ended.experiments.continue_(1, by=ADMIN)
     assert (ended.trial.latest_checkpoint, ended.trial.latest_checkpoint_steps) == (None, 0)
+
+
+SEARCH = """
+name: search
+entrypoint: python3 train.py
+searcher: {name: random, metric: loss, max_trials: 8, max_concurrent_trials: 2}
+hyperparameters: {lr: {type: double, minval: 0, maxval: 1}}
+"""
+
+
+def running(cluster: ScriptedCluster) -> list[AllocationState]:
+    """The runs of a search that are asked for or there, in the order of its trials; none once it has ended."""
+    trials = [t for live in cluster.experiments.all_live() for t in live.state.trials.values()]
+    return [trial.open_allocation for trial in trials if trial.open_allocation is not None]
+
+
+async def states(cluster: ScriptedCluster) -> list[str]:
+    return list(await cluster.store.read(select(tables.Trial.state).order_by(tables.Trial.id)))
+
+
+async def finish(cluster: ScriptedCluster, run: AllocationState) -> None:
+    if run.id not in cluster.rm.granted:
+        await cluster.grant(of=run)
+        await cluster.report(ContainerPhase.RUNNING, of=run)
+    await cluster.exit(0, of=run)
+
+
+@pytest.mark.parametrize("dies_after", range(9))
+async def test_a_search_with_two_of_eight_trials_done_goes_on_though_its_master_dies(
+    tmp_path: Path, clock: ManualClock, dies_after: int
+) -> None:
+    """After so many of the runs that are left or that are made again have been finished."""
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await cluster.create(SEARCH)
+    for run in running(cluster):
+        await finish(cluster, run)
+    cancelled = running(cluster)
+    await cluster.experiments.cancel(1, by=ADMIN)
+    for run in cancelled:
+        await finish(cluster, run)
+    assert await states(cluster) == ["COMPLETED", "COMPLETED", "CANCELED", "CANCELED"]
+    clock.advance(1)
+    await cluster.experiments.continue_(1, by=ADMIN)
+    for finished in range(9):
+        if finished == dies_after:
+            await cluster.crash()
+            cluster = await ScriptedCluster.start(tmp_path, clock)
+        if left := running(cluster):
+            await finish(cluster, left[0])
+    assert await states(cluster) == ["COMPLETED"] * 8
+    await cluster.crash()

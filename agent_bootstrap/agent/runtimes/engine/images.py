@@ -95,8 +95,11 @@ class Images:
                 break
         raise pull_refused(reference, problem, with_login=auth is not None)
 
-    def take(self, name: str) -> LocalImage:
-        """What a task needs to know of it. It counts as used from now on, and makes others leave if there are many."""
+    def take(self, name: str, labels: Mapping[str, str]) -> LocalImage:
+        """What a task needs to know of it. It counts as used from now on, and makes others leave if there are many.
+
+        `labels`: of a container that may be made to look into it; by them it is found if this process dies meanwhile.
+        """
         reference = image_name(name)
         with self._engine.client() as client:
             found = self._found(client, reference)
@@ -107,7 +110,7 @@ class Images:
             image_id = str(found["Id"])
             accounts = self._record.accounts(image_id)
             if accounts is None:
-                accounts = _read_accounts(client, image_id)
+                accounts = _read_accounts(client, image_id, labels)
             self._record.used(image_id, reference, accounts)
         config = found.get("Config") or {}
         return LocalImage(
@@ -169,9 +172,12 @@ class Images:
         return removed
 
 
-def _read_accounts(client: APIClient, image_id: str) -> dict[str, str]:
+def _read_accounts(client: APIClient, image_id: str, labels: Mapping[str, str]) -> dict[str, str]:
     """From a container that is never started."""
-    made = str(client.create_container(image_id, command=["/none"], entrypoint=["/none"])["Id"])
+    nothing = ["/none"]
+    made = client.create_container(
+        image_id, command=nothing, entrypoint=nothing, labels=dict(labels)
+    )["Id"]
     try:
         found = {path: _file_in(client, made, path) for path in (PASSWD, GROUP)}
     finally:

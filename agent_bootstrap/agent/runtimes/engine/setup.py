@@ -91,7 +91,7 @@ class EngineSetup:
         if spec.options.force_pull_image or not here:
             with start.pulling():
                 await self._pull(place, spec, start.killed)
-        image = await self._call(with_words, self._images.take, name)
+        image = await self._call(with_words, self._images.take, name, self._own_labels)
         await self._call(with_words, self._create, place, spec, node, image, who)
 
     def for_trial(self, image: str, layer: bytes) -> EngineSetup:
@@ -126,8 +126,7 @@ class EngineSetup:
 
     def sweep(self, known: frozenset[str]) -> None:
         """An engine that does not answer now is left alone: nothing new can be started by it either."""
-        labels = Labels(cluster="", agent=self._ground.agent_id).own
-        filters = {"label": [f"{key}={value}" for key, value in labels.items()]}
+        filters = {"label": [f"{key}={value}" for key, value in self._own_labels.items()]}
         try:
             with self._engine.client() as client:
                 found = client.containers(all=True, filters=filters)
@@ -139,6 +138,10 @@ class EngineSetup:
             self._images.trim()
         except (DockerException, RequestException, OSError) as error:
             log.warning("leftovers of %s cannot be looked for: %s", self.name, error)
+
+    @property
+    def _own_labels(self) -> dict[str, str]:
+        return Labels(cluster="", agent=self._ground.agent_id).own
 
     def _who(self, spec: ContainerSpec) -> OsUser:
         """Inside the container. Raises StartRefused."""

@@ -44,7 +44,6 @@ WHAT = "experiment configuration"
 IGNORED_KEYS = ("security", "tensorboard_storage", "data_layer", "internal")
 """Accepted so that old configurations still work, and then dropped."""
 
-IN_UNCATEGORIZED = NoEffect("experiments are in the project Uncategorized, for now")
 DROPPED = NoEffect("it is of old releases, and dropped")
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600
@@ -76,10 +75,10 @@ class ExperimentConfig(Section):
     """The user's own, passed through to the task."""
     entrypoint: Entrypoint | None = None
     """A string is run by `sh -c`, a list is the argument vector; `module:TrialClass` needs the published package."""
-    workspace: Annotated[str, IN_UNCATEGORIZED] = ""
+    workspace: str = ""
     """The workspace of `project`."""
-    project: Annotated[str, IN_UNCATEGORIZED] = ""
-    """Where it is listed."""
+    project: str = ""
+    """Where it is listed. Without one, in Uncategorized."""
     max_restarts: NonNegative = 5
     """Failed runs of each trial that are retried."""
     debug: bool = False

@@ -62,21 +62,21 @@ Enterprise Edition | oauth client list
 Enterprise Edition | oauth client add n d
 Enterprise Edition | oauth client remove x
 ok | master info
-missing | master logs
+ok | master logs
 ok | master config show
-missing | master config set --log.level DEBUG
-missing | master cluster-message get
-missing | master cluster-message set -m hello
-missing | master cluster-message clear
+ok | master config set --log.level DEBUG
+ok | master cluster-message get
+ok | master cluster-message set -m hello
+ok | master cluster-message clear
 ok | agent list
 ok | slot list
 missing | resource-pool bindings list-workspaces default
 missing | resource-pool bindings add default Uncategorized
 missing | resource-pool bindings remove default Uncategorized
 missing | resource-pool bindings replace default Uncategorized
-missing | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources aggregated 2026-01-01 2026-01-02
+ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources aggregated 2026-01-01 2026-01-02
 ok | job list
 ok | job update {j} --priority 7
 ok | job update-batch {j}.priority=8
@@ -105,7 +105,7 @@ ok | task kill --root {g}
 as it is in state COMPLETED | task kill {o}
 it is in state COMPLETED | task pause {o}
 in state COMPLETED | task unpause {o}
-missing | task cleanup-logs
+ok | task cleanup-logs
 ok | command kill {c}
 ok | notebook list
 ok | notebook list -a
@@ -167,12 +167,12 @@ has already completed | experiment set priority {e} 5
 has already completed | experiment set weight {e} 2
 has already completed | experiment set max-slots {e} 1
 ok | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
-missing | experiment set log-retention {e} --days 3
+ok | experiment set log-retention {e} --days 3
 ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
 ok | experiment unarchive {e}
-missing | experiment move {e} Uncategorized Uncategorized
+ok | experiment move {e} Uncategorized Uncategorized
 ok | experiment create {config} {model} --paused
 ok | experiment continue {e}
 ok | experiment kill {e}
@@ -182,8 +182,8 @@ ok | trial describe {t}
 ok | trial logs {t}
 ok | trial kill {t}
 No downloadable checkpoint found | trial download {t} --latest --output-dir t1
-missing | trial set log-retention {t} --days 3
-missing | trial support-bundle {t}
+ok | trial set log-retention {t} --days 3
+ok | trial support-bundle {t}
 ok | checkpoint describe {u}
 ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *
@@ -204,27 +204,32 @@ ok | template set t {config}
 ok | template set-value config t {config}
 ok | template remove t
 ok | project list Uncategorized
-missing | project create Uncategorized p
+ok | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized
-missing | project edit Uncategorized Uncategorized --new_name n
+ok | project edit Uncategorized p --new_name n
+ok | experiment move {e} Uncategorized n
+ok | experiment move {e} Uncategorized Uncategorized
 ok | project list-experiments Uncategorized Uncategorized
-missing | project archive Uncategorized Uncategorized
-missing | project unarchive Uncategorized Uncategorized
-missing | project delete Uncategorized Uncategorized --yes
+ok | project archive Uncategorized n
+ok | project unarchive Uncategorized n
+is immutable | project archive Uncategorized Uncategorized
+ok | project delete Uncategorized n --yes
 ok | workspace list
-missing | workspace create w
+ok | workspace create w
+avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
-missing | workspace edit Uncategorized --name n
+ok | workspace edit w --name n
 missing | workspace list-members Uncategorized
-missing | workspace list-pools Uncategorized
+ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
-missing | workspace archive Uncategorized
-missing | workspace unarchive Uncategorized
-missing | workspace delete Uncategorized --yes
-missing | workspace bindings list Uncategorized
-missing | workspace bindings set Uncategorized --namespace n
-missing | workspace bindings delete Uncategorized
-missing | workspace resource-quota set Uncategorized 1
+ok | workspace archive n
+ok | workspace unarchive n
+is immutable | workspace archive Uncategorized
+ok | workspace delete n --yes
+ok | workspace bindings list Uncategorized
+of Kubernetes | workspace bindings set Uncategorized --namespace n
+of Kubernetes | workspace bindings delete Uncategorized
+of Kubernetes | workspace resource-quota set Uncategorized 1
 missing | config-policies describe experiment
 missing | config-policies set experiment {config}
 missing | config-policies delete experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -69,6 +70,30 @@ def test_the_exit_code_says_how_it_ended(cluster: RealCluster) -> None:
     assert code == 1
     assert "before" in out
     assert "7" in err.splitlines()[-1]
+
+
+def test_what_operators_do(cluster: RealCluster, tmp_path: Path) -> None:
+    message = ("master", "cluster-message")
+    assert det(cluster, *message, "set", "-m", "down at noon", "-d", "1h")[0] == 0
+    assert "down at noon" in det(cluster, *message, "get")[1]
+    (tmp_path / "body.json").write_text('{"message": "later", "startTime": "2099-01-01T00:00:00Z"}')
+    path = "/api/v1/master/cluster_message"
+    assert det(cluster, "api", "put", path, "--json", str(tmp_path / "body.json"))[0] == 0
+    assert json.loads(det(cluster, "api", "GET", path)[1])["clusterMessage"]["message"] == "later"
+    assert det(cluster, *message, "clear")[0] == 0
+    assert det(cluster, "master", "log-level", "debug")[0] == 0
+    logged = det(cluster, "master", "logs", "--tail", "50")[1]
+    assert "[INFO]: cluster message cleared by=" in logged
+    assert "[WARNING]: log settings changed" in logged
+    assert json.loads(det(cluster, "master", "show-config")[1])["log"]["level"] == "debug"
+    assert "Deleted 0 lines of logs" in det(cluster, "task", "cleanup-logs")[2]
+    times = ("2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
+    assert det(cluster, "resources", "allocations", *times)[1].startswith("allocation_id,")
+    assert det(cluster, "resources", "raw", *times)[1].startswith("experiment_id,")
+    days = ("2026-01-01", "2026-12-31", "--monthly")
+    assert det(cluster, "resources", "aggregated", *days)[1].startswith("aggregation_type,")
+    code, _, err = det(cluster, "api", "GET", "https://elsewhere/")
+    assert (code, "must begin with /" in err) == (1, True)
 
 
 def test_a_template_is_stored_and_launched_with(cluster: RealCluster, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ AZURITE := .azurite
 SCANS := .scans
 AZURITE_VERSION := 3.35.0
 TORCH := .torch
+TENSORFLOW := .tensorflow
 STAMPS := .make
 export UV_PYTHON_DOWNLOADS := never
 # Tests start hundreds of interpreters: none of them compiles again what another has.
@@ -63,7 +64,10 @@ test-pbs: $(STAMPS)/dev ## Hold the PBS of this machine to the contract: PBS_QUE
 	WINDLASS_TEST_PBS=$(or $(PBS_QUEUE),workq) $(BIN)/python -P -m pytest -rs $(PYTEST_ARGS) --basetemp=$(or $(PBS_FOLDER),$(HOME)/windlass-test-pbs) tests/contract/batch
 
 .PHONY: torch
-torch: $(STAMPS)/torch ## Set up PyTorch, DeepSpeed and the published package, for the slow tests of frameworks (large download)
+torch: $(STAMPS)/torch ## Set up PyTorch, Hugging Face, Lightning, DeepSpeed and the published package, for the slow tests of frameworks (large download)
+
+.PHONY: tensorflow
+tensorflow: $(STAMPS)/tensorflow ## Set up TensorFlow's Keras and the published package, for the slow tests of frameworks (large download)
 
 .PHONY: lint
 lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
@@ -252,4 +256,10 @@ $(STAMPS)/torch: $(STAMPS)/uv tests/frameworks/requirements.txt tests/compat/req
 	$(TORCH)/bin/python -m pip install -q --disable-pip-version-check -r tests/frameworks/requirements.txt
 	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --compile-bytecode --require-hashes -r tests/compat/requirements.lock
 	VIRTUAL_ENV=$(TORCH) $(BIN)/uv pip install -q --compile-bytecode --no-build-isolation -r tests/frameworks/requirements-deepspeed.txt
+	touch $@
+
+$(STAMPS)/tensorflow: $(STAMPS)/uv tests/frameworks/requirements-tensorflow.txt
+	@echo "setting up TensorFlow and the published package"
+	test -x $(TENSORFLOW)/bin/python || $(PYTHON) -m venv $(TENSORFLOW)
+	VIRTUAL_ENV=$(TENSORFLOW) $(BIN)/uv pip install -q --compile-bytecode -r tests/frameworks/requirements-tensorflow.txt
 	touch $@

@@ -1,4 +1,7 @@
-"""Training frameworks in an environment of their own: `make torch` makes it, or WINDLASS_TEST_TORCH names a Python."""
+"""Training frameworks in environments of their own, which `make torch` and `make tensorflow` make.
+
+WINDLASS_TEST_TORCH and WINDLASS_TEST_TENSORFLOW name a Python of another place.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,16 @@ def torch_python() -> Path:
     probe = [str(python), "-c", "import torch, determined.pytorch"]
     if not python.exists() or subprocess.run(probe, check=False, capture_output=True).returncode:
         pytest.skip(f"{python} has no PyTorch with the published package: run `make torch`")
+    return python
+
+
+@pytest.fixture(scope="session")
+def tensorflow_python() -> Path:
+    """An interpreter with TensorFlow and the published package."""
+    default = REPOSITORY / ".tensorflow/bin/python"
+    python = Path(os.environ.get("WINDLASS_TEST_TENSORFLOW", default))
+    if not python.exists():
+        pytest.skip(f"{python} is not there: run `make tensorflow`")
     return python
 
 

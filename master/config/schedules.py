@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC
+from datetime import UTC, timedelta
 
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.combining import OrTrigger
@@ -24,12 +24,12 @@ def trigger_of(schedule: str) -> BaseTrigger:
     try:
         if len(fields) == 5:
             return _cron(*fields)
-        seconds = parse_duration(schedule).total_seconds()
+        every = parse_duration(schedule)
     except ValueError:
-        seconds = 0
-    if seconds <= 0:
+        every = timedelta()
+    if every < timedelta(seconds=1):
         raise ValueError(f'"{schedule}" is neither a duration such as "24h" nor five cron fields')
-    return IntervalTrigger(seconds=seconds, timezone=UTC)
+    return IntervalTrigger(seconds=int(every.total_seconds()), timezone=UTC)
 
 
 def _cron(minute: str, hour: str, day: str, month: str, weekday: str) -> BaseTrigger:

@@ -172,7 +172,10 @@ ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
 ok | experiment unarchive {e}
+ok | project create Uncategorized moved
+ok | experiment move {e} Uncategorized moved
 ok | experiment move {e} Uncategorized Uncategorized
+ok | project delete Uncategorized moved --yes
 ok | experiment create {config} {model} --paused
 ok | experiment continue {e}
 ok | experiment kill {e}
@@ -207,8 +210,6 @@ ok | project list Uncategorized
 ok | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized
 ok | project edit Uncategorized p --new_name n
-ok | experiment move {e} Uncategorized n
-ok | experiment move {e} Uncategorized Uncategorized
 ok | project list-experiments Uncategorized Uncategorized
 ok | project archive Uncategorized n
 ok | project unarchive Uncategorized n

@@ -325,6 +325,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "labels": "master/experiments:labels",
         "data": TASK,
         "entrypoint": "windlass/launch:entrypoint",
+        **read_by("master/experiments/submission/placing.py:*", "workspace project"),
         "max_restarts": "master/experiments:max_restarts",
         "debug": "windlass/core:debug",
         **below(

@@ -480,6 +480,7 @@ def test_every_function_of_the_bindings_is_answered(
     }
     process = published(cluster, script=BINDINGS)
     said, _ = process.communicate(json.dumps(document), timeout=240)
+    Path("/tmp/walk.json").write_text(said)
     ended: dict[str, str] = json.loads(said)
     missing = {name for name, answer in ended.items() if MISSING in answer}
     assert missing == set(MISSING_CALLS.split())

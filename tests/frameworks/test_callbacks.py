@@ -37,7 +37,7 @@ class Framework:
 FRAMEWORKS = (
     Framework("huggingface", "determined.transformers", metric="eval_loss"),
     Framework("lightning", "determined.lightning.experimental"),
-    Framework("keras", "determined.keras", python="tensorflow_python"),
+    Framework("keras", "determined.keras", metric="loss", python="tensorflow_python"),
 )
 
 
@@ -67,6 +67,8 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     if subprocess.run(probe, check=False, capture_output=True).returncode:
         pytest.skip(f"{python} cannot import {framework.module}")
     storage = open_way_to(tmp_path_factory.mktemp(framework.name) / "storage")
+    storage.mkdir()
+    storage.chmod(0o777)  # trials run as somebody else
     config = config_of(
         python,
         "python3 train.py",
@@ -111,11 +113,9 @@ def assert_same_reports(cluster: RealCluster, experiment: int, quiet: int) -> No
 
 
 def test_it_learns_and_reports(cluster: RealCluster, program: Program, quiet: int) -> None:
-    metric = program.config["searcher"]["metric"]
-    name = metric if program.model.name != "keras" else "loss"
     steps, metrics = reports(cluster, quiet, "validation")[-1]
     assert steps == BATCHES
-    assert metrics[name] < 0.5
+    assert metrics[program.config["searcher"]["metric"]] < 0.5
     trained = [steps for steps, _ in reports(cluster, quiet, "training")]
     assert len(set(trained)) == len(trained) >= BATCHES // 4
 

@@ -21,6 +21,8 @@ def test_measurements_are_reported_and_the_trace_is_in_storage(
     cluster: RealCluster, torch_python: Path, tmp_path: Path
 ) -> None:
     storage = open_way_to(tmp_path / "storage")
+    storage.mkdir()
+    storage.chmod(0o777)  # trials run as somebody else
     config = config_of(
         torch_python,
         "traced:TracedTrial",

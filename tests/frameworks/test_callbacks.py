@@ -94,12 +94,9 @@ def reports(cluster: RealCluster, experiment: int, group: str) -> Reports:
     """All there are, each with its batches."""
     (trial,) = cluster.trials(experiment)
     query = {"trialIds": trial["id"], "group": group}
+    key = "validation_metrics" if group == "validation" else "avg_metrics"
     parts = list(cluster.client.session.stream("/api/v1/trials/metrics/trial_metrics", query))
-    return [
-        (row["totalBatches"], row["metrics"]["avg_metrics"])
-        for part in parts
-        for row in part["metrics"]
-    ]
+    return [(row["totalBatches"], row["metrics"][key]) for part in parts for row in part["metrics"]]
 
 
 def assert_same_reports(cluster: RealCluster, experiment: int, quiet: int) -> None:

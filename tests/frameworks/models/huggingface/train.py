@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 WORDS = 32
 KINDS = 2
 LENGTH = 8
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 
 
 class Sentences(Dataset[dict[str, Any]]):

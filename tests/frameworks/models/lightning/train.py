@@ -17,7 +17,7 @@ FEATURES = 16
 KINDS = 4
 BATCHES = 40
 SAVE_EVERY = 8
-PAUSE_S = 0.05
+PAUSE_S = 0.2
 FILE = "lightning.ckpt"
 
 

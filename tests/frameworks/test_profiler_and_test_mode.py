@@ -50,7 +50,15 @@ def create(cluster: RealCluster, python: Path, folder: Path, *options: str) -> s
     """What `det experiment create` of the published package says. It must succeed."""
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump(config_of(python, "model:DigitsTrial")), encoding="utf-8")
-    command = [python, "-m", "determined.cli", "-m", cluster.url, "experiment", "create"]
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "determined.cli",
+        "-m",
+        cluster.url,
+        "experiment",
+        "create",
+    ]
     done = subprocess.run(
         [*command, *options, file, MODELS / "digits"],
         env={

@@ -42,12 +42,12 @@ HELD_S = 0.2
 MAY_FAIL = {501, 503}
 NEVER_GRANTED = {
     "session_login": "no generated password is right",
-    "experiments_create": "no generated configuration is valid",
     "experiments_continue_": "no generated id is that of an experiment that has ended",
     "experiments_metric_names": "no generated id is that of an experiment",
     "experiments_model_file": "no generated path is that of a file",
     "experiments_preview_search": "no generated configuration is valid",
     "generic_tasks_create": "no generated configuration is valid",
+    "master_patch_config": "no generated path is that of a key that can be changed",
     "metrics_compare": "no generated request names both a trial and a metric",
     "unmanaged_put_experiment": "no generated configuration is valid",
     "unmanaged_create_trial": "no generated id is that of an unmanaged experiment",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 
 import structlog
 
@@ -13,8 +14,22 @@ QUIET = ("uvicorn.error", "sqlalchemy", "aiosqlite", "asyncio", "websockets", "a
 """Libraries that log each request, or each run of timed work, at INFO, some with its headers."""
 
 
-def set_up_logging(level: str, *, color: bool) -> None:
-    """Structured events on stderr: readable on a terminal, with `color` or without, JSON lines elsewhere."""
+ENTRY_PROCESSORS: list[structlog.types.Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+    structlog.processors.format_exc_info,
+]
+"""What every entry has, whoever wrote it."""
+
+
+def set_up_logging(level: str, *, color: bool, more: Sequence[logging.Handler] = ()) -> None:
+    """Structured events on stderr: readable on a terminal, with `color` or without, JSON lines elsewhere.
+
+    They go to the handlers in `more`, too.
+    """
     number = logging.getLevelNamesMapping().get(LEVELS.get(level, level).upper(), logging.INFO)
     renderer: structlog.types.Processor = (
         # Plain tracebacks: others show local variables, and those hold tokens.
@@ -24,28 +39,20 @@ def set_up_logging(level: str, *, color: bool) -> None:
         if sys.stderr.isatty()
         else structlog.processors.JSONRenderer()
     )
-    shared: list[structlog.types.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-        structlog.processors.format_exc_info,
-    ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*ENTRY_PROCESSORS, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=ENTRY_PROCESSORS,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
     root = logging.getLogger()
-    root.handlers = [handler]
+    root.handlers = [handler, *more]
     root.setLevel(number)
     for noisy in QUIET:
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))

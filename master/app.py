@@ -26,6 +26,7 @@ from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
+from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, ResolvedPool
 from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
@@ -33,6 +34,8 @@ from master.data_folder import exposures
 from master.experiments.reports.log_watch import LogWatch
 from master.leading import keep_leading, lead
 from master.logs.master_lines import MasterLines
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
@@ -121,6 +124,8 @@ class MasterOptions:
     """Another way to delete files of checkpoints: for simulations."""
     replace_lost: frozenset[LosablePart] = frozenset()
     """Parts of the data folder to make anew if they are lost, instead of refusing to start."""
+    own_log: OwnLog = field(default_factory=OwnLog)
+    """What administrators read of the master's own log."""
     backup_before_upgrade: Path | None = None
     """Where to put a backup before tables of an earlier release are changed. None: nowhere."""
 
@@ -269,16 +274,28 @@ class Master:
         ):
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
+        group.create_task(plane.removals.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
         group.create_task(Loop("costs", costs.record, interval_s=RECORD_EVERY_S).run())
+        messages = ClusterMessages(self._store, options.clock)
+        await messages.load()
+        retention = LogRetention(
+            self._store,
+            self._logs,
+            options.clock,
+            days=options.config.retention_policy.log_retention_days,
+        )
         if not options.inline_store:  # its scheduler knows only the machine's clock
             vendors = PriceRefresh(prices, options.config.prices.refresh, options.clock)
-            group.create_task(timed_work(costs, prices, vendors).run())
+            schedule = options.config.retention_policy.schedule
+            work = timed_work(costs, prices, vendors, retention, clean_logs=schedule)
+            group.create_task(work.run())
         group.create_task(self._check.run())
         group.create_task(plane.experiments.storage_checks.warn_of_cluster_storage())
         await plane.resume()
+        group.create_task(plane.experiments.points.run())
         self._services = Services(
             master_url=options.master_url,
             info=info,
@@ -292,6 +309,8 @@ class Master:
             tasks=plane.tasks,
             generic=plane.generic,
             templates=TemplateService(self._store, options.clock),
+            workspaces=plane.workspaces,
+            projects=plane.projects,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,
@@ -301,6 +320,9 @@ class Master:
             jobs=plane.jobs(router),
             logs=self._logs,
             log_watch=watch,
+            own_log=options.own_log,
+            messages=messages,
+            retention=retention,
             cluster=router,
             operator_of=router.operator_of,
             gateway=shared.gateway,
@@ -406,6 +428,7 @@ class Master:
             cluster_tasks=settings.cluster_tasks(
                 auth.agent_user, self._agent_users.of, self._require_user
             ),
+            agent_users=self._agent_users,
         )
 
     def _provisioner(

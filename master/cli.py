@@ -91,9 +91,10 @@ def run(
     ] = None,
 ) -> None:
     """Run the master until SIGTERM. Tasks keep running without it; a restart reconnects them."""
-    from agent_bootstrap.log_setup import set_up_logging
     from master.app import MasterOptions
+    from master.core.expconf.secrets import values
     from master.data_folder import held
+    from master.logs.own_log import OwnLog
     from master.serve import serve
     from master.tls.opening import default_url, open_tls, open_warnings
     from master.wiring.task_settings import require_mountable
@@ -109,7 +110,9 @@ def run(
     }
     try:
         config = _load(config_file, {k: v for k, v in given.items() if v is not None})
-        set_up_logging(config.log.level, color=config.log.color)
+        secrets = values(config.model_dump(mode="json", by_alias=True))
+        own_log = OwnLog(config.log.level, config.log.color, secrets=secrets)
+        own_log.set_up()
         for warning in (*config.warnings, *open_warnings(config)):
             typer.echo(f"warning: {warning}", err=True)
         with held(_data_dir(data_dir)) as folder:
@@ -126,6 +129,7 @@ def run(
                     backup_before_upgrade=backup_before_upgrade,
                     master_url=url or default_url(config, tls),
                     tls=tls,
+                    own_log=own_log,
                 )
             )
     except WindlassError as error:

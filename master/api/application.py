@@ -15,7 +15,8 @@ from master.api.agents import routes as agents
 from master.api.agents import socket as agent_socket
 from master.api.checkpoints import downloads as checkpoint_downloads
 from master.api.checkpoints import routes as checkpoints
-from master.api.cluster import description, monitoring
+from master.api.cluster import description, monitoring, own_log, usage
+from master.api.cluster import message as cluster_message
 from master.api.cluster import routes as cluster
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
@@ -23,6 +24,7 @@ from master.api.experiments import finding as experiment_finding
 from master.api.experiments import metric_streams, model_files, preview_gc, preview_search
 from master.api.experiments import routes as experiments
 from master.api.experiments import series as experiment_series
+from master.api.experiments import unmanaged as unmanaged_experiments
 from master.api.experiments import values as experiment_values
 from master.api.http.browsers import BrowserRules
 from master.api.http.known_hosts import KnownHosts, host_of, origin_of
@@ -30,6 +32,7 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
@@ -45,9 +48,11 @@ from master.api.users import routes as users
 from master.api.users import session
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
 from master.webui import home, pages, sign_in, task_pages
 
@@ -55,9 +60,13 @@ ROUTES: Sequence[BaseRoute] = (
     *description.router.routes,
     *session.router.routes,
     *cluster.router.routes,
+    *cluster_message.router.routes,
+    *own_log.router.routes,
+    *usage.router.routes,
     *experiments.router.routes,
     *experiment_actions.router.routes,
     *experiment_bulk.router.routes,
+    *unmanaged_experiments.router.routes,
     *experiment_finding.router.routes,
     *model_files.router.routes,
     *experiment_values.router.routes,
@@ -77,6 +86,7 @@ ROUTES: Sequence[BaseRoute] = (
     *run_actions.router.routes,
     *allocations.router.routes,
     *allocations.hot.routes,
+    *log_retention.router.routes,
     *logs.router.routes,
     *logs.hot.routes,
     *tasks.router.routes,
@@ -90,9 +100,11 @@ ROUTES: Sequence[BaseRoute] = (
     *jobs.router.routes,
     *users.router.routes,
     *workspaces.router.routes,
+    *projects.router.routes,
     *templates.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
+    *external_searches.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,

@@ -147,6 +147,20 @@ def new_template(parameter: str) -> PermitScope:
     return PermitScope(f"template {{{parameter}}}", find)
 
 
+def workspace(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.workspace_target(api, _row_id(path, parameter))
+
+    return PermitScope(f"workspace {{{parameter}}}", find)
+
+
+def project(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.project_target(api, _row_id(path, parameter), by)
+
+    return PermitScope(f"project {{{parameter}}}", find)
+
+
 def user(parameter: str) -> PermitScope:
     async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.user_target(api, _row_id(path, parameter))

@@ -20,6 +20,7 @@ from master.auth.service import AuthService
 from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
+from master.cluster_message import ClusterMessages
 from master.config import MasterConfig
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
@@ -37,6 +38,8 @@ from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -46,7 +49,9 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.templates.queries import TemplateQueries
 from master.templates.service import TemplateService
+from master.workspaces.projects import ProjectService
 from master.workspaces.queries import WorkspaceQueries
+from master.workspaces.service import WorkspaceService
 from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
 from provisioner.fleet.counters import FleetCounters
@@ -188,6 +193,8 @@ class Services:
     tasks: InteractiveService
     generic: GenericTasks
     templates: TemplateService
+    workspaces: WorkspaceService
+    projects: ProjectService
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -198,6 +205,10 @@ class Services:
     jobs: JobService
     logs: LogStore
     log_watch: LogWatch
+    own_log: OwnLog
+    messages: ClusterMessages
+    retention: LogRetention
+    """How long task logs are kept."""
     """Looks at output before it is stored."""
     cluster: Observer
     """Pools, agents and queues of all resource managers."""

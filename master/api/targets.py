@@ -107,6 +107,19 @@ def of_template(row: tables.Template) -> Target:
     )
 
 
+async def workspace_target(api: ApiContext, workspace_id: int) -> Target:
+    row = (await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace
+    return Target(kind="workspace", id=row.id, owner_id=row.user_id, workspace_id=row.id)
+
+
+async def project_target(api: ApiContext, project_id: int, by: Principal) -> Target:
+    """It belongs to the owner of its workspace, too."""
+    row = (await api.reads.workspaces.project(project_id, EVERYTHING)).project
+    above = await workspace_target(api, row.workspace_id)
+    owner = by.user_id if above.owner_id == by.user_id else row.user_id
+    return Target(kind="project", id=row.id, owner_id=owner, workspace_id=row.workspace_id)
+
+
 async def user_target(api: ApiContext, user_id: int) -> Target:
     api.services.auth.user(user_id)
     return Target(kind="user", id=user_id, owner_id=user_id)

@@ -21,6 +21,17 @@ class Action(StrEnum):
     VIEW_CLUSTER = "view cluster"
     VIEW_USERS = "view users"
     VIEW_WORKSPACES = "view workspaces"
+    """And projects."""
+    CREATE_WORKSPACE = "create workspace"
+    UPDATE_WORKSPACE = "update workspace"
+    """Its name, and whether it is archived."""
+    DELETE_WORKSPACE = "delete workspace"
+    PIN_WORKSPACE = "pin workspace"
+    ADMINISTRATE_WORKSPACES = "administrate workspaces"
+    """Say as whom tasks of one run."""
+    CREATE_PROJECT = "create project"
+    UPDATE_PROJECT = "update project"
+    DELETE_PROJECT = "delete project"
     VIEW_EXPERIMENTS = "view experiments"
     VIEW_ARTIFACTS = "view experiment artifacts"
     """Trials, metrics, checkpoints, logs, model definitions."""
@@ -49,6 +60,8 @@ class Action(StrEnum):
     UPDATE_AGENTS = "update agents"
     UPDATE_USER = "update user"
     ADMINISTRATE_USERS = "administrate users"
+    ADMINISTRATE_CLUSTER = "administrate cluster"
+    """Its message, the log level of the master, deleting old logs."""
     USE_SESSION = "use session"
     """Ask who one is, and log out."""
 
@@ -105,6 +118,14 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_CLUSTER: _READ,
     Action.VIEW_USERS: _READ,
     Action.VIEW_WORKSPACES: _READ,
+    Action.CREATE_WORKSPACE: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_WORKSPACE: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.PIN_WORKSPACE: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.DELETE_WORKSPACE: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.ADMINISTRATE_WORKSPACES: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.CREATE_PROJECT: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_PROJECT: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.DELETE_PROJECT: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.VIEW_EXPERIMENTS: _READ,
     Action.VIEW_ARTIFACTS: _READ,
     Action.VIEW_SECRETS: PermissionRule(Users.OWNER, Tasks.OWNER),
@@ -127,6 +148,7 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.ADMINISTRATE_CLUSTER: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.USE_SESSION: _READ,
 }
 

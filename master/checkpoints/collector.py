@@ -177,6 +177,11 @@ class GarbageCollector:
         await self._store.commit(uow)
         return True
 
+    async def _is_unmanaged(self, experiment_id: int) -> bool:
+        experiment = tables.Experiment
+        asked = select(experiment.unmanaged).where(experiment.id == experiment_id)
+        return bool(await self._store.read_one(asked))
+
     async def _owner(self, experiment_id: int) -> TaskOwner:
         experiment, project = tables.Experiment, tables.Project
         owner = await self._store.read_one(
@@ -196,6 +201,11 @@ class GarbageCollector:
             return await self._delete_here(row, deletion, here)
         if self._places.bucket(deletion.storage):
             return await self._delete_here(row, deletion, None)
+        if await self._is_unmanaged(row.experiment_id):
+            # Its storage is that of a machine elsewhere, and nobody checked what a task would mount for it here.
+            folders = (*deletion.checkpoints, *deletion.tensorboard)
+            self._say(row, f"{len(folders)} folders stay in a storage that the master cannot reach")
+            return []
         self._waiting += 1
         self._loop.wake()
         try:

@@ -57,6 +57,11 @@ class ExperimentRows:
         uow.delete(tables.Experiment, {"id": experiment_id})
         await self._store.commit(uow)
 
+    async def remove_tasks(self, task_ids: Sequence[str]) -> None:
+        """Ended tasks with their logs and allocations."""
+        await self._logs.delete(task_ids)
+        await self._store.commit(_of_tasks(task_ids))
+
     async def _remove_trials(self, trials: Sequence[int]) -> None:
         while metrics := await self._store.read(
             select(_M.id).where(_M.trial_id.in_(trials)).limit(METRICS_AT_ONCE)

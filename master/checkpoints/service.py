@@ -194,7 +194,8 @@ class CheckpointService:
         row = await self._experiment(experiment_id)
         live = self._experiments.live(experiment_id)
         phase = Phase(row.state) if live is None else live.state.phase
-        if not phase.is_terminal:
+        never_started = row.unmanaged and phase is Phase.PAUSED
+        if not phase.is_terminal and not never_started:
             raise InvalidState(not_ended(experiment_id, phase))
         _require_no_deletion(experiment_id, Phase(row.state))
         return row

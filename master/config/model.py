@@ -126,9 +126,7 @@ class MasterConfig(Section):
     """Calls to other systems when experiments change."""
     telemetry: Annotated[Telemetry, NoEffect("nothing is ever reported to anybody")] = Telemetry()
     """Reports about use, and traces."""
-    retention_policy: Annotated[
-        MasterRetentionPolicy, NoEffect("task logs are kept for ever, for now")
-    ] = MasterRetentionPolicy()
+    retention_policy: MasterRetentionPolicy = MasterRetentionPolicy()
     """How long task logs are kept."""
     ui_customization: Annotated[UiCustomization | None, NoEffect("there are no pages yet")] = None
     """How the pages look."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -12,9 +11,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
+from master.config.schedules import trigger_of
 from master.core.expconf.models.durations import PositiveDuration
 from master.core.expconf.models.schema import FreeMap, Integer, Item, Items, Positive, Section
-from windlass.base.formats.durations import parse_duration
 from windlass.base.no_effect import NoEffect
 
 UNLIMITED_TOKEN_DAYS = 106751
@@ -158,19 +157,8 @@ class Telemetry(Section):
     """Set by the master."""
 
 
-_CRON_FIELD = re.compile(r"[0-9A-Za-z*/,?#-]+")
-
-
 def _check_schedule(value: str) -> str:
-    fields = value.split()
-    if len(fields) == 5 and all(_CRON_FIELD.fullmatch(field) for field in fields):
-        return value
-    try:
-        seconds = parse_duration(value).total_seconds()
-    except ValueError:
-        seconds = 0
-    if seconds <= 0:
-        raise ValueError(f'"{value}" is neither a duration such as "24h" nor five cron fields')
+    trigger_of(value)
     return value
 
 
@@ -178,9 +166,9 @@ class MasterRetentionPolicy(Section):
     """How long task logs are kept."""
 
     log_retention_days: Annotated[Integer, Field(ge=-1, le=32767)] | None = None
-    """-1 and None: for ever. 0: at the next cleanup."""
+    """Days from the end of a task. -1 and None: for ever. 0: at the next cleanup. Experiments may say otherwise."""
     schedule: Annotated[str, AfterValidator(_check_schedule)] | None = None
-    """When old logs are deleted: a duration, or five cron fields."""
+    """When old logs are deleted: a duration, or five cron fields in UTC. None: only by `det task cleanup-logs`."""
 
 
 class LogoPaths(Section):

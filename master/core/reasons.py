@@ -37,6 +37,8 @@ class ReasonKind(StrEnum):
     """The provider does not accept the cluster's credentials: they are expired or wrong."""
     MISCONFIGURED = "misconfigured"
     """The provider refuses what the pool's configuration asks for."""
+    CHOOSING = "choosing"
+    """Its hyperparameters are being chosen."""
     STARTING = "starting"
     """Slots are granted; the task is being started."""
 

@@ -35,6 +35,7 @@ from master.experiments.reports.metric_reports import report_from_row
 from master.experiments.reports.metrics import rebuild
 from master.experiments.restoring import StoredExperiment, rebuilt, stored
 from master.experiments.submission.admission import CheckedExperiment, search_of
+from master.experiments.unmanaged import managed_only
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.store import tables
@@ -111,9 +112,7 @@ class Continuations:
         found = await stored(self._store, experiment_id)
         row = found.experiment
         if row.unmanaged:
-            raise InvalidArgument(
-                f"experiment {experiment_id} is unmanaged: it cannot be continued"
-            )
+            raise managed_only(experiment_id, "continued")
         if Phase(row.state) not in ENDED:
             raise InvalidState(f"experiment in non terminal state '{row.state}', try again later")
         if row.archived:

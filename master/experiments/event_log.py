@@ -64,8 +64,9 @@ class TrialErrors:
         for change in transition.step.trials:
             trial, run = change.after, change.after.allocation
             said = "" if run is None or run.outcome is None else run.outcome.error
-            if _has_failed(change) and run is not None and trial.error not in ("", said):
-                self._log.say(run.task_id, run.id, trial.error, level="ERROR")
+            speaks = run is not None or transition.step.state.unmanaged
+            if _has_failed(change) and speaks and trial.error not in ("", said):
+                self._log.say(trial.task_id, run.id if run else "", trial.error, level="ERROR")
 
 
 def _has_failed(change: TrialChange) -> bool:

@@ -21,7 +21,7 @@ from master.core.expconf import ExperimentConfig
 from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments.event_log import TrialErrors, log_committed
-from master.experiments.lifecycle import machine, resources
+from master.experiments.lifecycle import machine, resources, unmanaged
 from master.experiments.lifecycle.deadlines import Deadlines
 from master.experiments.lifecycle.persistence import changes
 from master.experiments.lifecycle.scheduler_hints import SchedulerHints
@@ -78,7 +78,9 @@ class TrialIndex:
 
 def _waits(trial: TrialState) -> bool:
     allocation = trial.open_allocation
-    return trial.not_before is not None if allocation is None else allocation.started_at is None
+    if allocation is not None:
+        return allocation.started_at is None
+    return trial.not_before is not None or (trial.awaits_point and not trial.phase.is_terminal)
 
 
 MANY_TRIALS = 200
@@ -98,6 +100,8 @@ class LiveParts:
     max_lost_runs: int
     ended: Callable[[], None] = lambda: None
     """Called after the end of each is committed."""
+    awaits_points: Callable[[], None] = lambda: None
+    """Called when trials wait for a sampler."""
 
 
 class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
@@ -125,6 +129,8 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
         self.owner_name = owner_name
         self.workspace_id = workspace_id
         self.search = search or search_of(state.config)
+        self.touched_at: datetime | None = None
+        """When somebody last asked for it, if it is unmanaged and had ended."""
         self.log_policies = LogPolicySearch(state.config.log_policies)
         self.trials = TrialIndex(state.trials.values())
         self._deadlines = Deadlines(state.trials.values())
@@ -149,6 +155,12 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
     @property
     def ended_at(self) -> datetime | None:
         return self.state.ended_at
+
+    @property
+    def quiet_since(self) -> datetime | None:
+        if self.ended_at is None or self.touched_at is None:
+            return self.ended_at
+        return max(self.ended_at, self.touched_at)
 
     @property
     def config(self) -> ExperimentConfig:
@@ -193,13 +205,16 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
 
     async def keep_deadlines(self, now: datetime) -> None:
         if due := self._deadlines.due(now):
-            await self.apply(partial(machine.clock_ticked, due=due))
+            ticked = unmanaged.fell_silent if self.state.unmanaged else machine.clock_ticked
+            await self.apply(partial(ticked, due=due))
             self._deadlines.done(due)
 
     def _note_trials(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
         for change in transition.step.trials:
             self.trials.note(change.after)
             self._deadlines.note(change.after)
+        if any(change.after.awaits_point for change in transition.step.trials):
+            self._parts.awaits_points()
         if transition.step.state.ended_at is not None:
             self._parts.ended()
 

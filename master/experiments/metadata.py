@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
+from master.experiments.lifecycle.run_numbers import number_runs
 from master.experiments.lifecycle.state import ExperimentState, Phase, not_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.service import ExperimentService
@@ -87,6 +88,40 @@ class ExperimentMetadata:
 
         await self._change(experiment_id, change, by)
 
+    async def set_run_archived(self, trial_id: int, archived: bool, *, by: Actor) -> None:
+        """Its own flag, which matters to nothing that runs. Raises Conflict for one that is gone."""
+        unit = UnitOfWork()
+        unit.update(tables.Trial, {"id": trial_id}, {"archived": archived}, expect=1)
+        await self._store.commit(unit)
+        log.info("run archived" if archived else "run unarchived", trial=trial_id, by=str(by))
+
+    async def move(self, experiment_id: int, project_id: int, *, by: Actor) -> None:
+        """Its runs get the next numbers of that project.
+
+        Raises NotFound, and InvalidState if it or either project is archived.
+        """
+        target = await self._experiments.placing.open(project_id)
+
+        def change(row: tables.Experiment) -> Mapping[str, object]:
+            if row.archived:
+                raise InvalidState("Experiment is archived.")
+            if Phase(row.state) is Phase.DELETING:
+                raise InvalidState(f"Experiment {experiment_id} is being deleted")
+            return {} if row.project_id == project_id else {"project_id": project_id}
+
+        async def turn() -> None:
+            experiment = tables.Experiment
+            source = await self._store.read_one(
+                select(experiment.project_id).where(experiment.id == experiment_id)
+            )
+            if source is not None:
+                await self._experiments.placing.open(source)
+            numbers = tuple(number_runs(experiment_id).operations)
+            await self._apply(experiment_id, change, by, after=numbers)
+            self._experiments.relocated([experiment_id], target.workspace.id)
+
+        await self._experiments.row_changes.run(turn)
+
     async def set_keep_counts(
         self,
         experiment_id: int,
@@ -102,6 +137,23 @@ class ExperimentMetadata:
             return {_CONFIG: {"checkpoint_storage": storage}}
 
         await self._change(experiment_id, change, by, also)
+
+    async def set_log_retention(self, experiment_id: int, days: int, *, by: Actor) -> None:
+        """Of all its tasks, and in its configuration. Raises InvalidState unless it has ended."""
+
+        def change(row: tables.Experiment) -> Mapping[str, object]:
+            if not Phase(row.state).is_terminal:
+                raise InvalidState(
+                    f"experiment in non terminal state '{row.state}', try again later: "
+                    "until then, set the log retention of its trials"
+                )
+            return {_CONFIG: {"retention_policy": {"log_retention_days": days}}}
+
+        task = tables.Task
+        of_its_tasks = update(task).where(task.experiment_id == experiment_id)
+        uow = UnitOfWork()
+        uow.execute(of_its_tasks.values(log_retention_days=days))
+        await self._change(experiment_id, change, by, tuple(uow.operations))
 
     async def _relabel(
         self, experiment_id: int, edit: Callable[[Sequence[str]], Sequence[str]], by: Actor
@@ -123,8 +175,14 @@ class ExperimentMetadata:
         )
 
     async def _apply(
-        self, experiment_id: int, change: Change, by: Actor, also: tuple[Operation, ...]
+        self,
+        experiment_id: int,
+        change: Change,
+        by: Actor,
+        also: tuple[Operation, ...] = (),
+        after: tuple[Operation, ...] = (),
     ) -> None:
+        """`also` and `after` are written in the same commit, before and after the row."""
         experiment = tables.Experiment
         row = await self._store.read_one(select(experiment).where(experiment.id == experiment_id))
         if row is None:
@@ -141,10 +199,12 @@ class ExperimentMetadata:
         if live is not None:
             if values:
                 uow.update(experiment, {"id": experiment_id}, values, expect=1)
+            uow.operations += after
             await live.apply(partial(_edited, edits=edits, rows=tuple(uow.operations)), by=by)
         else:
             values["config"] = {**row.config, **edits}
             uow.update(experiment, {"id": experiment_id}, values, expect=1)
+            uow.operations += after
             await self._store.commit(uow)
         log.info(
             "experiment metadata changed", experiment=experiment_id, changed=changed, by=str(by)

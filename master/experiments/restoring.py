@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ from master.store.store import Store
 from rm_backends.base import AllocationHint
 from windlass.base.errors import NotFound
 
+HEARD_AGAIN = timedelta(minutes=2)
+"""A client that could not reach the master tries again after 10 s, at the latest after a minute."""
+
 
 class StoredExperiment(NamedTuple):
     experiment: tables.Experiment
@@ -36,15 +40,25 @@ async def rebuild_all(parts: LiveParts) -> list[LiveExperiment]:
     rows = await parts.store.read(
         _with_owner().where(tables.Experiment.state.not_in(over)), StoredExperiment
     )
+    now = parts.clock.now()
     return [
         LiveExperiment(
             parts,
-            await rebuilt(parts.store, row.experiment),
+            _spared(await rebuilt(parts.store, row.experiment), now),
             owner_name=row.owner_name,
             workspace_id=row.workspace_id,
         )
         for row in rows
     ]
+
+
+def _spared(state: ExperimentState, now: datetime) -> ExperimentState:
+    """While there was no master, nobody could be heard: unmanaged trials have a little time to be heard again."""
+    if not state.unmanaged:
+        return state
+    active = {r: t for r, t in state.trials.items() if t.phase is Phase.ACTIVE}
+    spared = {r: replace(t, not_lost_before=now + HEARD_AGAIN) for r, t in active.items()}
+    return replace(state, trials=state.trials.updated(spared))
 
 
 async def stored(store: Store, experiment_id: int) -> StoredExperiment:
@@ -79,7 +93,7 @@ async def rebuilt(store: Store, row: tables.Experiment) -> ExperimentState:
     )
     allocations = newest_allocations(allocation_rows)
     searcher, seq = await _restore_searcher(store, experiment_id, search_of(config))
-    trials = trials_in_order(trial_rows, allocations)
+    trials = trials_in_order(trial_rows, allocations, searcher)
     return ExperimentState(
         id=experiment_id,
         job_id=row.job_id,
@@ -93,6 +107,7 @@ async def rebuilt(store: Store, row: tables.Experiment) -> ExperimentState:
         searcher_seq=seq,
         created_at=row.created_at,
         phase=Phase(row.state),
+        unmanaged=row.unmanaged,
         trials=trials,
         open_trials=sum(not trial.phase.is_terminal for trial in trials.values()),
         progress=row.progress,

@@ -19,18 +19,24 @@ from master.core.expconf import ExperimentConfig
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
+from master.core.searcher.types import TrialAdded
+from master.core.visibility import Visibility
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
-from master.experiments.lifecycle import machine
+from master.experiments.lifecycle import external, machine
 from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
+from master.experiments.sampling.chooser import PointChooser
+from master.experiments.sampling.process import Sampler
 from master.experiments.submission.admission import Admission, CheckedExperiment
 from master.experiments.submission.creation import Created, NewExperiment, experiment_row
+from master.experiments.submission.placing import Placing
 from master.experiments.submission.storage_checks import StorageChecks
 from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.unmanaged import UnmanagedExperiments, managed_only
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.roots.root import Transition
@@ -56,6 +62,14 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
         """None when its experiment is over, or for a trial that nobody knows."""
         return self._of_trial.get(trial_id)
 
+    def job_roots(self) -> Sequence[LiveExperiment]:
+        return [root for root in super().job_roots() if not root.state.unmanaged]
+
+    def job_root(self, job_id: str) -> LiveExperiment | None:
+        """None for unmanaged work, too: it queues nowhere."""
+        root = super().job_root(job_id)
+        return None if root is None or root.state.unmanaged else root
+
     def register(self, root: LiveExperiment) -> None:
         super().register(root)
         for trial_id in root.trials.trial_ids():
@@ -76,6 +90,8 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
 
 
 PureStep: TypeAlias = Callable[[ExperimentState, Env], ExperimentStep]
+TrialStep: TypeAlias = Callable[[ExperimentState, Env, str], ExperimentStep]
+"""Of the trial with this request id."""
 
 
 class ExperimentService:
@@ -92,6 +108,7 @@ class ExperimentService:
         specs: TaskSpecs,
         clock: Clock,
         ids: Ids,
+        sampler: Sampler,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -110,6 +127,7 @@ class ExperimentService:
         self.storage_checks = StorageChecks(clock, _cluster_storage(policy, specs.cluster))
         self._cluster = specs.cluster
         self._warm_start = WarmStart(store)
+        self.placing = Placing(store)
         self._parts = LiveParts(
             store=store,
             clock=clock,
@@ -119,11 +137,21 @@ class ExperimentService:
             task_log=task_log,
             max_lost_runs=policy.max_lost_runs,
             ended=ended,
+            awaits_points=lambda: self.points.wake(),
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
+        self.points = PointChooser(lambda: self.roots, sampler)
         self.row_changes = SerialQueue("experiment rows")
         """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
         self._continuations = Continuations(self._parts, self.roots, check=self._check_again)
+        self.unmanaged = UnmanagedExperiments(
+            self._parts,
+            self.roots,
+            self.row_changes,
+            of_trial=self.roots.of_trial,
+            workspace_of=self._workspace_of,
+            ids=ids,
+        )
 
     async def check(
         self, text: str, *, by: Actor, project_id: int = 1, template: Template | None = None
@@ -131,6 +159,12 @@ class ExperimentService:
         """Parse, complete and test an experiment config against this cluster. Creates nothing."""
         owner = TaskOwner(by.user_id, await self._workspace_of(project_id))
         return await self._check(text, owner, template)
+
+    async def place(
+        self, text: str, *, project_id: int, template: Template | None, visible: Visibility
+    ) -> int:
+        """The project of such an experiment: see `Placing`."""
+        return await self.placing.find(text, project_id, template, visible)
 
     async def preview_search(self, document: JsonMapping) -> tuple[ExperimentConfig, Search]:
         """The search of such an experiment. Raises InvalidConfig; creates nothing."""
@@ -205,13 +239,7 @@ class ExperimentService:
         )
 
     async def _workspace_of(self, project_id: int) -> int:
-        project = tables.Project
-        workspace_id = await self._store.read_one(
-            select(project.workspace_id).where(project.id == project_id)
-        )
-        if workspace_id is None:
-            raise NotFound("project", project_id)
-        return workspace_id
+        return (await self.placing.open(project_id)).workspace.id
 
     async def _context(self, new: NewExperiment) -> tuple[str | None, Listing]:
         """The blob of the model definition and what is in it. Raises NotFound for an unknown `blob_of`."""
@@ -232,35 +260,75 @@ class ExperimentService:
         )
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.activate, by)
+        await self._apply(experiment_id, machine.activate, by, "activated")
 
     async def pause(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.pause, by)
+        await self._apply(experiment_id, machine.pause, by, "paused")
 
     async def cancel(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.cancel, by, over_is_fine=True)
+        await self._apply(experiment_id, machine.cancel, by, "canceled", over_is_fine=True)
 
     async def kill(self, experiment_id: int, *, by: Actor) -> None:
-        await self._apply(experiment_id, machine.kill, by, over_is_fine=True)
+        await self._apply(experiment_id, machine.kill, by, "killed", over_is_fine=True)
 
     async def kill_trial(self, trial_id: int, *, by: Actor) -> None:
+        await self._apply_to_trial(trial_id, machine.kill_trial, by)
+
+    async def stop_trial(self, trial_id: int, *, by: Actor) -> None:
+        """End it gracefully, as one that its search has stopped. One that has ended stays as it is."""
+        await self._apply_to_trial(trial_id, external.stop_trial, by)
+
+    async def add_trial(self, experiment_id: int, added: TrialAdded, *, by: Actor) -> int:
+        """Its id. See `external.add_trial`; raises InvalidArgument for a checkpoint that cannot be restored."""
+        if added.checkpoint is not None:
+            await self._warm_start.require(added.checkpoint, "parentCheckpoint")
+        live = await self._live(experiment_id)
+        state = await live.apply(partial(external.add_trial, added=added), by=by)
+        return external.added_trial(state, added.key).id
+
+    async def close_search(self, experiment_id: int, *, by: Actor) -> None:
+        """See `external.close_search`."""
+        live = await self._live(experiment_id)
+        await live.apply_to_all(external.close_search, by=by)
+
+    async def _apply_to_trial(self, trial_id: int, step: TrialStep, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)
         if live is None:
             trial = tables.Trial
             if await self._store.read_one(select(trial.id).where(trial.id == trial_id)) is None:
                 raise NotFound("trial", trial_id)
             return
+        if live.state.unmanaged:
+            raise managed_only(live.id, "killed")
         request_id = live.trials.request_id(trial_id)
-        await live.apply(partial(machine.kill_trial, request_id=request_id), by=by)
+        await live.apply(lambda state, env: step(state, env, request_id), by=by)
+
+    async def _live(self, experiment_id: int) -> LiveExperiment:
+        live = self.roots.get(experiment_id)
+        if live is None:
+            row = await self._experiment(experiment_id)
+            raise InvalidState(already_ended(experiment_id, Phase(row.state)))
+        return live
 
     async def _apply(
-        self, experiment_id: int, step: PureStep, by: Actor, *, over_is_fine: bool = False
+        self,
+        experiment_id: int,
+        step: PureStep,
+        by: Actor,
+        done: str,
+        *,
+        over_is_fine: bool = False,
     ) -> None:
+        """`done`: what somebody wants it to be."""
         live = self.roots.get(experiment_id)
         if live is not None:
+            if live.state.unmanaged:
+                raise managed_only(experiment_id, done)
             await live.apply_to_all(step, by=by)
             return
         row = await self._experiment(experiment_id)
+        if row.unmanaged:
+            raise managed_only(experiment_id, done)
         if not over_is_fine:
             raise InvalidState(already_ended(experiment_id, Phase(row.state)))
 
@@ -279,8 +347,14 @@ class ExperimentService:
     def forget(self, experiment_id: int) -> None:
         """Of one that is over: from now on only its rows tell of it."""
         live = self.roots.get(experiment_id)
-        if live is not None and live.is_over:
+        if live is not None and (live.is_over or live.state.unmanaged):
             self.roots.forget(live)
+
+    def relocated(self, experiment_ids: Iterable[int], workspace_id: int) -> None:
+        """That is committed."""
+        for experiment_id in experiment_ids:
+            if (live := self.roots.get(experiment_id)) is not None:
+                live.workspace_id = workspace_id
 
     def live_of_trial(self, trial_id: int) -> LiveExperiment | None:
         return self.roots.of_trial(trial_id)

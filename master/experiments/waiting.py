@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from master.allocations.backoff import backoff_reason
-from master.core.reasons import Reason
+from master.core.reasons import Reason, ReasonKind
 from master.experiments.lifecycle.state import TrialState
 
 Explain: TypeAlias = Callable[[str], Reason | None]
@@ -35,6 +35,10 @@ def first_waiting_reason(trials: Iterable[TrialState], explain: Explain) -> Reas
 
 def _between_allocations(trial: TrialState) -> Reason | None:
     """A trial whose allocations could not be started is tried again after a pause."""
+    if trial.awaits_point and not trial.phase.is_terminal:
+        return Reason(
+            kind=ReasonKind.CHOOSING, text="Waiting for the sampler to choose hyperparameters"
+        )
     if trial.not_before is None or trial.allocation is None or trial.allocation.outcome is None:
         return None
     return backoff_reason(trial.aborts, trial.allocation.outcome, trial.not_before)

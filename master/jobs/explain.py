@@ -209,6 +209,7 @@ _ADVICE: Mapping[ReasonKind, Callable[[Situation], str]] = {
     ReasonKind.MISCONFIGURED: lambda it: (
         f"an administrator must correct the configuration of pool {it.where}" + _or_another_pool(it)
     ),
+    ReasonKind.CHOOSING: lambda it: "nothing to do: its hyperparameters are being chosen",
     ReasonKind.STARTING: lambda it: "nothing to do: it is about to start",
 }
 

@@ -70,7 +70,8 @@ class LiveRoots(Generic[R]):
         with suppress(StoreUnavailable):  # tried again
             await root.keep_deadlines(now)
         await root.sync_order()
-        if root.ended_at is not None and (now - root.ended_at).total_seconds() >= QUIET_S:
+        since = root.quiet_since
+        if since is not None and (now - since).total_seconds() >= QUIET_S:
             self.forget(root)
 
     def restore(self, roots: Iterable[R]) -> list[RestoreRecord]:

@@ -157,6 +157,11 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
     def is_over(self) -> bool:
         return self.ended_at is not None
 
+    @property
+    def quiet_since(self) -> datetime | None:
+        """When it was last of use to anybody; None while it is not over."""
+        return self.ended_at
+
     @abstractmethod
     def env(self) -> Env: ...
 

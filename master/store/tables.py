@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 from master.store import documents
@@ -71,26 +71,81 @@ class UserSession(SQLModel, table=True):
     expires_at: Mapped[datetime] = time_column(nullable=False)
 
 
+def name_key(name: str) -> str:
+    """By which names are the same, whatever the case of their letters; the same on every database."""
+    return name.casefold()
+
+
+def _key_of_name(context: Any) -> str:
+    """`context`: SQLAlchemy's, of the row that is inserted."""
+    return name_key(context.get_current_parameters()["name"])
+
+
+def _name_key_column() -> Any:
+    return Field(sa_column=Column(String, nullable=False, default=_key_of_name))
+
+
 class Workspace(SQLModel, table=True):
-    __table_args__ = (UniqueConstraint("name"),)
+    __table_args__ = (UniqueConstraint("name"), UniqueConstraint("name_key"))
 
     id: Mapped[int] = Field(primary_key=True)
     name: Mapped[str]
+    name_key: Mapped[str] = _name_key_column()
+    """`name_key` of its name."""
     user_id: Mapped[int]
     immutable: Mapped[bool] = Field(default=False)
     archived: Mapped[bool] = Field(default=False)
+    state: Mapped[str] = Field(default="")
+    """DELETING or DELETE_FAILED; else empty."""
+    error: Mapped[str] = Field(default="")
+    """Why its deletion failed."""
     agent_user_group: Mapped[Any] = json_column(nullable=True)
     """As `master.allocations.identities.WorkspaceUser` reads it: any of its fields may be missing."""
 
 
+class WorkspacePin(SQLModel, table=True):
+    """A user wants to find a workspace quickly."""
+
+    __tablename__ = "workspace_pin"  # pyright: ignore
+
+    user_id: Mapped[int] = Field(primary_key=True, foreign_key="user.id")
+    workspace_id: Mapped[int] = Field(primary_key=True, foreign_key="workspace.id")
+    pinned_at: Mapped[datetime] = time_column(nullable=False)
+
+
 class Project(SQLModel, table=True):
+    __table_args__ = (UniqueConstraint("workspace_id", "name_key"),)
+
     id: Mapped[int] = Field(primary_key=True)
-    workspace_id: Mapped[int] = Field(foreign_key="workspace.id")
+    workspace_id: Mapped[int] = Field(foreign_key="workspace.id", index=True)
     name: Mapped[str]
+    name_key: Mapped[str] = _name_key_column()
+    """`name_key` of its name."""
+    key: Mapped[str] = Field(default="")
+    """What the local ids of its runs begin with."""
+    last_run: Mapped[int] = Field(default=0)
+    """The local number that was given last: none is given twice."""
     description: Mapped[str] = Field(default="")
+    notes: Mapped[list[JsonObject]] = Field(
+        sa_column=Column(JSON(none_as_null=True), nullable=False, default=list)
+    )
+    """[{"name", "contents"}]"""
     user_id: Mapped[int]
     immutable: Mapped[bool] = Field(default=False)
     archived: Mapped[bool] = Field(default=False)
+    state: Mapped[str] = Field(default="")
+    """DELETING or DELETE_FAILED; else empty."""
+    error: Mapped[str] = Field(default="")
+    """Why its deletion failed."""
+
+
+class ProjectKey(SQLModel, table=True):
+    """Each key that a project has or had. The row stays when the project goes: no other project gets its key."""
+
+    __tablename__ = "project_key"  # pyright: ignore
+
+    key: Mapped[str] = Field(primary_key=True)
+    project_id: Mapped[int] = Field(index=True)
 
 
 class Template(SQLModel, table=True):
@@ -112,7 +167,7 @@ class Experiment(SQLModel, table=True):
     id: Mapped[int] = Field(primary_key=True)
     job_id: Mapped[str] = Field(index=True)
     owner_id: Mapped[int] = Field(foreign_key="user.id", index=True)
-    project_id: Mapped[int] = Field(default=1, foreign_key="project.id")
+    project_id: Mapped[int] = Field(default=1, foreign_key="project.id", index=True)
     parent_id: Mapped[int | None] = Field(default=None)
     state: Mapped[str] = Field(index=True)
     name: Mapped[str]
@@ -121,7 +176,8 @@ class Experiment(SQLModel, table=True):
     notes: Mapped[str] = Field(default="")
     archived: Mapped[bool] = Field(default=False)
     unmanaged: Mapped[bool] = Field(default=False)
-    external_id: Mapped[str | None] = Field(default=None, index=True)
+    external_id: Mapped[str | None] = Field(default=None, index=True, unique=True)
+    """What its processes outside of the cluster call it."""
     config: Mapped[JsonObject] = document_column(documents.EXPERIMENT_CONFIG)
     """The active config: merged, every default filled in."""
     original_config: Mapped[str] = Field(
@@ -150,7 +206,7 @@ class Command(SQLModel, table=True):
     """Its row of the table of kinds, `master.tasks.kinds`."""
     job_id: Mapped[str] = Field(index=True)
     owner_id: Mapped[int] = Field(foreign_key="user.id", index=True)
-    workspace_id: Mapped[int] = Field(default=1, foreign_key="workspace.id")
+    workspace_id: Mapped[int] = Field(default=1, foreign_key="workspace.id", index=True)
     state: Mapped[str] = Field(index=True)
     description: Mapped[str] = Field(default="")
     config: Mapped[JsonObject] = document_column(documents.TASK_CONFIG)
@@ -189,11 +245,18 @@ class SearcherSnapshot(SQLModel, table=True):
 
 
 class Trial(SQLModel, table=True):
-    __table_args__ = (UniqueConstraint("experiment_id", "request_id"),)
+    __table_args__ = (
+        UniqueConstraint("experiment_id", "request_id"),
+        Index("ix_trial_external_id", "experiment_id", "external_id", unique=True),
+    )
 
     id: Mapped[int] = Field(primary_key=True)
     experiment_id: Mapped[int] = Field(foreign_key="experiment.id", index=True)
     request_id: Mapped[str]
+    local_number: Mapped[int] = Field(default=0)
+    """Its number in the project of its experiment."""
+    archived: Mapped[bool] = Field(default=False)
+    """Its own flag: it reads as archived with its experiment, too."""
     task_id: Mapped[str] = Field(index=True)
     state: Mapped[str]
     hparams: Mapped[JsonObject] = json_column()
@@ -234,6 +297,9 @@ class Trial(SQLModel, table=True):
     created_at: Mapped[datetime] = time_column(nullable=False)
     ended_at: Mapped[datetime | None] = time_column()
     last_activity: Mapped[datetime | None] = time_column()
+    """When the process of an unmanaged trial was last heard of."""
+    external_id: Mapped[str | None] = Field(default=None)
+    """What the process of an unmanaged trial calls it."""
 
 
 class Task(SQLModel, table=True):
@@ -244,7 +310,11 @@ class Task(SQLModel, table=True):
     experiment_id: Mapped[int | None] = Field(default=None, index=True)
     trial_id: Mapped[int | None] = Field(default=None, index=True)
     created_at: Mapped[datetime] = time_column(nullable=False)
-    ended_at: Mapped[datetime | None] = time_column()
+    ended_at: Mapped[datetime | None] = time_column(index=True)
+    log_retention_days: Mapped[int | None] = Field(default=None)
+    """How long its log is kept after its end; -1: for ever; null: as the cluster says."""
+    logs_removed_at: Mapped[datetime | None] = time_column()
+    """When its log was deleted because its time was over."""
 
 
 class Allocation(SQLModel, table=True):

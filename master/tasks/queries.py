@@ -24,6 +24,11 @@ class _TaskOfTrial(NamedTuple):
     created_at: datetime
 
 
+class _OwnRetention(NamedTuple):
+    task_id: str
+    days: int | None
+
+
 class TaskQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -87,6 +92,18 @@ class TaskQueries:
             )
             for row in rows:
                 found.setdefault(row.trial_id, []).append(row.task_id)
+        return found
+
+    async def log_retention(self, task_ids: Sequence[str]) -> dict[str, int | None]:
+        """Task -> its own setting; None: none."""
+        task = tables.Task
+        found: dict[str, int | None] = {}
+        for start in range(0, len(task_ids), AT_ONCE):
+            some = task.id.in_(task_ids[start : start + AT_ONCE])
+            rows = await self._store.read(
+                select(task.id, task.log_retention_days).where(some), _OwnRetention
+            )
+            found |= {row.task_id: row.days for row in rows}
         return found
 
     async def context_of_task(self, task_id: str, visible: Visibility) -> str | None:

@@ -70,6 +70,8 @@ class Watched:
     whole: bool
     trials: int
     """How many it has."""
+    unmanaged: bool = False
+    """Nobody has checked that tasks may mount its storage."""
     trial_ids: Sequence[int] = field(default=())
     """Those that are asked for by themselves."""
 
@@ -181,6 +183,11 @@ class _Mounts:
         bind = storage_mount(config) or _own_mount(config)
         if bind is None:
             return None
+        if one.unmanaged:
+            raise InvalidArgument(
+                f"experiment {one.id} is unmanaged and stores in {bind.source} where its processes run: no task here "
+                "can read that; give it a bucket, or run tensorboard there"
+            )
         if bind.target == SHARED_FS:
             suffix = f".{len(self._shared) + 1}" if self._shared else ""
             target = self._shared.setdefault(bind.source, SHARED_FS + suffix)

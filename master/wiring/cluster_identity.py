@@ -11,6 +11,7 @@ from master.recovery.opening import OpenedFolder
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.workspaces.first import first_rows
 from windlass import DETERMINED_VERSION, __version__
 from windlass.base.ids import Ids
 
@@ -23,9 +24,7 @@ async def cluster_info(
     uow = UnitOfWork()
     if CLUSTER_ID not in found:
         uow.insert(tables.Meta, {"key": CLUSTER_ID, "value": folder.cluster_id})
-        owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
-        uow.insert(tables.Workspace, {"id": 1, **owner})
-        uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
+        uow.extend(first_rows(store))
     if found.get(SECRET_MARK) != folder.secret_mark:
         uow.upsert(tables.Meta, {"key": SECRET_MARK, "value": folder.secret_mark})
     await store.commit(uow)

@@ -25,6 +25,7 @@ from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config.sections import Ssh
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
+from master.experiments.sampling.process import Sampler, SamplerProcess
 from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import PoolQueues
@@ -35,6 +36,10 @@ from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
 from master.tasks.service_tokens import ServiceTokens
+from master.workspaces.agent_users import AgentUsers
+from master.workspaces.deletion import Removals
+from master.workspaces.projects import ProjectService
+from master.workspaces.service import WorkspaceService
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.formats.json_types import JsonMapping
@@ -58,9 +63,12 @@ class Parts:
     storage: JsonMapping = field(default_factory=dict)
     """The cluster's `checkpoint_storage`, as configurations of experiments have it."""
     deleter: Deleter = field(default_factory=WorkerProcesses)
+    sampler: Sampler = field(default_factory=SamplerProcess)
     ports: UniquePorts = field(default_factory=UniquePorts)
     cluster_tasks: ClusterTasks = field(default_factory=ClusterTasks)
     shell_keys: Ssh = field(default_factory=Ssh)
+    agent_users: AgentUsers = field(default_factory=AgentUsers)
+    """Those that `cluster_tasks` asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,9 @@ class ControlPlane:
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
     collector: GarbageCollector
+    workspaces: WorkspaceService
+    projects: ProjectService
+    removals: Removals
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
     places: CheckpointPlaces
@@ -128,6 +139,7 @@ def build(parts: Parts) -> ControlPlane:
         task_log=parts.task_log,
     )
     planner = Planner(parts.store, parts.cluster_id)
+    rows = ExperimentRows(parts.store, parts.logs)
     collector = GarbageCollector(
         store=parts.store,
         clock=parts.clock,
@@ -136,7 +148,7 @@ def build(parts: Parts) -> ControlPlane:
         places=places,
         deleter=parts.deleter,
         agents=on_agents,
-        rows=ExperimentRows(parts.store, parts.logs),
+        rows=rows,
         cluster_id=parts.cluster_id,
     )
     experiments = ExperimentService(
@@ -148,6 +160,7 @@ def build(parts: Parts) -> ControlPlane:
         specs=TaskSpecs(cluster=parts.cluster_tasks, keys=PeerKeys(parts.secret)),
         clock=parts.clock,
         ids=parts.ids,
+        sampler=parts.sampler,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
@@ -164,6 +177,22 @@ def build(parts: Parts) -> ControlPlane:
         keys=parts.shell_keys,
         tokens=service_tokens,
     )
+    checkpoints = CheckpointService(
+        store=parts.store,
+        clock=parts.clock,
+        ids=parts.ids,
+        experiments=experiments,
+        metadata=metadata,
+        planner=planner,
+        collects=on_agents.collects,
+        wake=collector.wake,
+    )
+    removals = Removals(
+        parts.store, experiments=checkpoints, tasks=tasks, remove_tasks=rows.remove_tasks
+    )
+    workspaces = WorkspaceService(
+        parts.store, parts.clock, agent_users=parts.agent_users, removal=removals.wake
+    )
     return ControlPlane(
         parts=parts,
         mint=mint,
@@ -179,17 +208,16 @@ def build(parts: Parts) -> ControlPlane:
             cluster_id=parts.cluster_id,
         ),
         metadata=metadata,
-        checkpoints=CheckpointService(
-            store=parts.store,
-            clock=parts.clock,
-            ids=parts.ids,
-            experiments=experiments,
-            metadata=metadata,
-            planner=planner,
-            collects=on_agents.collects,
-            wake=collector.wake,
-        ),
+        checkpoints=checkpoints,
         collector=collector,
+        workspaces=workspaces,
+        projects=ProjectService(
+            parts.store,
+            queue=workspaces.queue,
+            relocated=experiments.relocated,
+            removal=removals.wake,
+        ),
+        removals=removals,
         on_agents=on_agents,
         places=places,
     )

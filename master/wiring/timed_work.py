@@ -14,7 +14,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.service import AuthService
+from master.config.schedules import trigger_of
 from master.costs.recorder import CostRecorder
+from master.logs.retention import LogRetention
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
 from master.store.blob_names import named_blobs
@@ -78,14 +80,26 @@ class TimedWork:
             self._scheduler.shutdown(wait=False)
 
 
-def timed_work(costs: CostRecorder, prices: LivePrices, vendors: PriceRefresh) -> TimedWork:
-    """All of a master."""
+def timed_work(
+    costs: CostRecorder,
+    prices: LivePrices,
+    vendors: PriceRefresh,
+    retention: LogRetention,
+    *,
+    clean_logs: str | None,
+) -> TimedWork:
+    """All of a master. `clean_logs`: the schedule, if there is one."""
 
     async def refresh() -> None:
         prices.look()
+
+    async def clean() -> None:
+        await retention.clean()
 
     work = TimedWork()
     work.add("look for other prices", refresh, IntervalTrigger(seconds=PRICES_EVERY_S))
     work.add("ask vendors for prices", vendors.refresh, IntervalTrigger(seconds=VENDORS_EVERY_S))
     work.add("sum up costs of past months", costs.roll_up, CronTrigger(hour=3, timezone=UTC))
+    if clean_logs is not None:
+        work.add("delete old task logs", clean, trigger_of(clean_logs))
     return work

@@ -1,4 +1,1 @@
-"""Workspaces and their projects.
-
-They are read here; only the first ones are made, at the start of a cluster.
-"""
+"""Workspaces and their projects: what users do with them, what is read of them, how they are deleted."""

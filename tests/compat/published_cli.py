@@ -31,7 +31,8 @@ def verbs(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str]:
 
 
 def run(words: list[str]) -> dict[str, object]:
-    said, crash, code = io.StringIO(), "", 0
+    # With bytes below, as some commands write those.
+    said, crash, code = io.TextIOWrapper(io.BytesIO(), "utf-8"), "", 0
     sys.stdin = io.StringIO("Secret123\n" * 3)  # to all questions
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
@@ -42,7 +43,8 @@ def run(words: list[str]) -> dict[str, object]:
                 print(end.code)
         except Exception:  # noqa: BLE001 - the test is about what nobody caught
             crash = traceback.format_exc()
-    return {"code": code, "said": said.getvalue(), "crash": crash}
+    said.seek(0)
+    return {"code": code, "said": said.read(), "crash": crash}
 
 
 if sys.argv[1] == "verbs":

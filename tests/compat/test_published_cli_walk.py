@@ -62,21 +62,21 @@ Enterprise Edition | oauth client list
 Enterprise Edition | oauth client add n d
 Enterprise Edition | oauth client remove x
 ok | master info
-missing | master logs
+ok | master logs
 ok | master config show
-missing | master config set --log.level DEBUG
-missing | master cluster-message get
-missing | master cluster-message set -m hello
-missing | master cluster-message clear
+ok | master config set --log.level DEBUG
+ok | master cluster-message get
+ok | master cluster-message set -m hello
+ok | master cluster-message clear
 ok | agent list
 ok | slot list
 missing | resource-pool bindings list-workspaces default
 missing | resource-pool bindings add default Uncategorized
 missing | resource-pool bindings remove default Uncategorized
 missing | resource-pool bindings replace default Uncategorized
-missing | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
-missing | resources aggregated 2026-01-01 2026-01-02
+ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
+ok | resources aggregated 2026-01-01 2026-01-02
 ok | job list
 ok | job update {j} --priority 7
 ok | job update-batch {j}.priority=8
@@ -105,7 +105,7 @@ ok | task kill --root {g}
 as it is in state COMPLETED | task kill {o}
 it is in state COMPLETED | task pause {o}
 in state COMPLETED | task unpause {o}
-missing | task cleanup-logs
+ok | task cleanup-logs
 ok | command kill {c}
 ok | notebook list
 ok | notebook list -a
@@ -167,12 +167,15 @@ has already completed | experiment set priority {e} 5
 has already completed | experiment set weight {e} 2
 has already completed | experiment set max-slots {e} 1
 ok | experiment set gc-policy {e} --yes --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1
-missing | experiment set log-retention {e} --days 3
+ok | experiment set log-retention {e} --days 3
 ok | experiment label add {e} l
 ok | experiment label remove {e} l
 ok | experiment archive {e}
 ok | experiment unarchive {e}
-missing | experiment move {e} Uncategorized Uncategorized
+ok | project create Uncategorized moved
+ok | experiment move {e} Uncategorized moved
+ok | experiment move {e} Uncategorized Uncategorized
+ok | project delete Uncategorized moved --yes
 ok | experiment create {config} {model} --paused
 ok | experiment continue {e}
 ok | experiment kill {e}
@@ -182,8 +185,8 @@ ok | trial describe {t}
 ok | trial logs {t}
 ok | trial kill {t}
 No downloadable checkpoint found | trial download {t} --latest --output-dir t1
-missing | trial set log-retention {t} --days 3
-missing | trial support-bundle {t}
+ok | trial set log-retention {t} --days 3
+ok | trial support-bundle {t}
 ok | checkpoint describe {u}
 ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *
@@ -204,27 +207,30 @@ ok | template set t {config}
 ok | template set-value config t {config}
 ok | template remove t
 ok | project list Uncategorized
-missing | project create Uncategorized p
+ok | project create Uncategorized p
 ok | project describe Uncategorized Uncategorized
-missing | project edit Uncategorized Uncategorized --new_name n
+ok | project edit Uncategorized p --new_name n
 ok | project list-experiments Uncategorized Uncategorized
-missing | project archive Uncategorized Uncategorized
-missing | project unarchive Uncategorized Uncategorized
-missing | project delete Uncategorized Uncategorized --yes
+ok | project archive Uncategorized n
+ok | project unarchive Uncategorized n
+is immutable | project archive Uncategorized Uncategorized
+ok | project delete Uncategorized n --yes
 ok | workspace list
-missing | workspace create w
+ok | workspace create w
+avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
-missing | workspace edit Uncategorized --name n
+ok | workspace edit w --name n
 missing | workspace list-members Uncategorized
-missing | workspace list-pools Uncategorized
+ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
-missing | workspace archive Uncategorized
-missing | workspace unarchive Uncategorized
-missing | workspace delete Uncategorized --yes
-missing | workspace bindings list Uncategorized
-missing | workspace bindings set Uncategorized --namespace n
-missing | workspace bindings delete Uncategorized
-missing | workspace resource-quota set Uncategorized 1
+ok | workspace archive n
+ok | workspace unarchive n
+is immutable | workspace archive Uncategorized
+ok | workspace delete n --yes
+ok | workspace bindings list Uncategorized
+of Kubernetes | workspace bindings set Uncategorized --namespace n
+of Kubernetes | workspace bindings delete Uncategorized
+of Kubernetes | workspace resource-quota set Uncategorized 1
 missing | config-policies describe experiment
 missing | config-policies set experiment {config}
 missing | config-policies delete experiment
@@ -238,20 +244,15 @@ ok | user logout
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteClusterMessage
 delete_DeleteGlobalConfigPolicies
 delete_DeleteGroup
 delete_DeleteModel
 delete_DeleteModelVersion
-delete_DeleteProject
 delete_DeleteWebhook
-delete_DeleteWorkspace
 delete_DeleteWorkspaceConfigPolicies
-delete_DeleteWorkspaceNamespaceBindings
 delete_UnbindRPFromWorkspace
 get_CurrentUser
 get_GetAccessTokens
-get_GetClusterMessage
 get_GetGlobalConfigPolicies
 get_GetGroup
 get_GetGroupsAndUsersAssignedToWorkspace
@@ -263,98 +264,70 @@ get_GetModelVersion
 get_GetModelVersions
 get_GetModels
 get_GetPermissionsSummary
-get_GetProjectByKey
 get_GetProjectsByUserActivity
 get_GetRolesAssignedToGroup
 get_GetRolesAssignedToUser
 get_GetTaskAcceleratorData
-get_GetTrialByExternalID
 get_GetTrialMetricsByModelVersion
 get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
-get_GetTrialRemainingLogRetentionDays
 get_GetUserSetting
 get_GetWebhooks
 get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
-get_ListRPsBoundToWorkspace
-get_ListWorkspaceNamespaceBindings
 get_ListWorkspacesBoundToRP
-get_MasterLogs
-get_ResourceAllocationAggregated
-get_ResourceAllocationRaw
 patch_AssignMultipleGroups
 patch_PatchAccessToken
-patch_PatchMasterConfig
 patch_PatchModel
 patch_PatchModelVersion
-patch_PatchProject
-patch_PatchTrial
 patch_PatchUsers
 patch_PatchWebhook
-patch_PatchWorkspace
-post_AddProjectNote
 post_ArchiveModel
-post_ArchiveProject
-post_ArchiveWorkspace
 post_AssignRoles
 post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
-post_CleanupLogs
 post_CreateGroup
-post_CreateTrial
 post_DeleteRuns
 post_GetGroups
 post_GetRolesByID
 post_ListRoles
-post_MoveExperiment
-post_MoveExperiments
 post_MoveModel
-post_MoveProject
-post_MoveRuns
-post_PinWorkspace
 post_PostAccessToken
 post_PostModel
 post_PostModelVersion
-post_PostProject
 post_PostTrialProfilerMetricsBatch
 post_PostUserActivity
 post_PostUserSetting
 post_PostWebhook
-post_PostWorkspace
 post_RemoveAssignments
 post_ReportTrialSourceInfo
 post_ResetUserSetting
 post_SearchRolesAssignableToScope
-post_SetResourceQuotas
 post_SetUserPassword
-post_SetWorkspaceNamespaceBindings
 post_TestWebhook
 post_UnarchiveModel
-post_UnarchiveProject
-post_UnarchiveWorkspace
-post_UnpinWorkspace
 put_OverwriteRPWorkspaceBindings
-put_PutExperiment
-put_PutExperimentRetainLogs
-put_PutExperimentsRetainLogs
 put_PutGlobalConfigPolicies
-put_PutProjectNotes
-put_PutTrial
-put_PutTrialRetainLogs
 put_PutWorkspaceConfigPolicies
-put_SetClusterMessage
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
 resources 'x' not found | get_AllocationRendezvousInfo
+project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
+trial 'x/x' not found | get_GetTrialByExternalID
 user 'someone-else' not found | get_GetUserByUsername
+fieldMask.paths: is empty | patch_PatchMasterConfig
+project 1 (Uncategorized) is immutable: it cannot be changed | patch_PatchProject
 template 'x' not found | patch_PatchTemplateConfig
 template 'x' not found | patch_PatchTemplateName
+is managed: the cluster runs it and knows its state | patch_PatchTrial
 username and remote of a user cannot be changed yet | patch_PatchUser
+workspace 1 (Uncategorized) is immutable: it cannot be changed | patch_PatchWorkspace
 has already completed | post_ActivateExperiment
+project 1 (Uncategorized) is immutable: it cannot be changed | post_AddProjectNote
+unmanaged: must be true: managed experiments create their trials themselves | post_CreateTrial
 file of the model definition 'model.py' not found | post_GetModelDefFile
 Unauthenticated | post_Login
 ' not found | post_MarkAllocationResourcesDaemon
@@ -369,10 +342,26 @@ invalid run id | post_ReportTrialMetrics
 invalid run id | post_ReportTrialTrainingMetrics
 invalid run id | post_ReportTrialValidationMetrics
 has already ended (killed: its slots were ann | post_SetCommandPriority
+namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetResourceQuotas
+namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetWorkspaceNamespaceBindings
 has started before: it needs resume: true | post_StartTrial
 is not archived | post_UnarchiveExperiment
-has not ended yet: it is ACTIVE | post_ArchiveExperiment
+project 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveProject
+workspace 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveWorkspace
+unmanaged: must be true: managed experiments create their trials themselves | put_PutExperiment
+experiment in non terminal state | put_PutExperimentRetainLogs
+project 1 (Uncategorized) is immutable: it cannot be changed | put_PutProjectNotes
+createTrialRequest: Field required; externalTrialId: Field required | put_PutTrial
+startTime: Input should be a valid datetime or date, input is too short | put_SetClusterMessage
+has not ended yet | post_ArchiveExperiment
+project 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveProject
+workspace 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveWorkspace
+Experiment is archived. | post_MoveExperiment
+project 1 (Uncategorized) is immutable: it cannot be changed | post_MoveProject
+project 1 (Uncategorized) is immutable: it cannot be changed | delete_DeleteProject
 is already being deleted | delete_DeleteTensorboardFiles
+workspace 1 (Uncategorized) is immutable: it cannot be changed | delete_DeleteWorkspace
+namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | delete_DeleteWorkspaceNamespaceBindings
 """
 
 

@@ -185,3 +185,71 @@ def test_a_completed_experiment_goes_on_from_its_last_checkpoint(cluster: RealCl
     assert len(trial["taskIds"]) == 2
     losses = trial["summaryMetrics"]["avg_metrics"]["loss"]
     assert (losses["count"], losses["last"]) == (15, pytest.approx(3.0 / 15))
+
+
+def program(cluster: RealCluster, *words: str, **more: str) -> subprocess.Popen[str]:
+    """A process that the cluster has not started."""
+    home = cluster.folder / "laptop"
+    home.mkdir(exist_ok=True)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "DET_MASTER": cluster.url, **more}
+    return subprocess.Popen(
+        [COMPAT / "python", *words],
+        env={**environment, **cluster.login_as()},
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str], code: int = 0) -> str:
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == code, output
+    return output
+
+
+def unmanaged(cluster: RealCluster, name: str) -> dict[str, Any]:
+    found = cluster.get(f"/api/v1/experiments?name={name}&archived=false")["experiments"]
+    (experiment,) = [one for one in found if one["unmanaged"]]
+    assert isinstance(experiment, dict)
+    return experiment
+
+
+def test_a_process_outside_goes_on_where_it_stopped(cluster: RealCluster) -> None:
+    """The program of docs/unmanaged.md, as it is written there, run twice."""
+    page = (ROOT / "docs" / "unmanaged.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "step 3" in said(program(cluster, "-c", code))
+    assert "step 4" in said(program(cluster, "-c", code))
+    experiment = unmanaged(cluster, "on my laptop")
+    assert (experiment["state"], experiment["progress"]) == ("STATE_COMPLETED", 1.0)
+    (trial,) = cluster.trials(experiment["id"])
+    assert (trial["totalBatchesProcessed"], trial["checkpointCount"]) == (6, 2)
+    assert trial["searcherMetricValue"] == pytest.approx(1 / 6)
+    logged = det(cluster, "trial", "logs", str(trial["id"]))
+    assert [n for n in range(1, 7) if f"step {n}" in logged] == [1, 2, 3, 4, 5, 6]
+    listed = det(cluster, "experiment", "describe", str(experiment["id"]))
+    assert "on my laptop" in listed
+
+
+def test_other_forms_of_processes_outside(cluster: RealCluster) -> None:
+    """Two ranks, with a sharded checkpoint, and a program that fails."""
+    forms = str(Path(__file__).with_name("unmanaged_forms.py"))
+    two = [
+        program(cluster, forms, "ranks", RANK=str(rank), SIZE="2", PORT_OFFSET="41")
+        for rank in (0, 1)
+    ]
+    failing = program(cluster, forms, "failing")
+    for process in two:
+        said(process)
+    said(failing, 3)
+    (trial,) = cluster.trials(unmanaged(cluster, "ranks")["id"])
+    assert trial["state"] == "STATE_COMPLETED"
+    checkpoints = cluster.get(f"/api/v1/trials/{trial['id']}/checkpoints")["checkpoints"]
+    assert {"shard-0", "shard-1"} <= set(checkpoints[0]["resources"])
+    logged = det(cluster, "trial", "logs", str(trial["id"]))
+    assert "[rank=0]" in logged
+    assert "[rank=1]" in logged
+    assert unmanaged(cluster, "failing")["state"] == "STATE_ERROR"
+    refused = start(cluster, "experiment", "pause", str(unmanaged(cluster, "failing")["id"]))
+    assert "is unmanaged" in said(refused, 1)

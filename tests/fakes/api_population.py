@@ -63,6 +63,9 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     }
     for name in ("first", "second", "third"):
         await world.ok("POST", f"/api/v1/templates/{name}", {"config": {"labels": [name]}})
+    lab = (await world.ok("POST", "/api/v1/workspaces", {"name": "lab"}))["workspace"]["id"]
+    url = f"/api/v1/workspaces/{lab}/projects"
+    vision = (await world.ok("POST", url, {"name": "vision"}))["project"]["id"]
     token = await world.ok("POST", "/api/v1/windlass/join-tokens", {"pool": "default"})
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
@@ -84,8 +87,9 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "token": [token["joinToken"]["id"]],
         "storage": [started["storageId"]],
         "template": ["first", "second", "third"],
-        "project": [1],
-        "workspace": [1],
+        "project": [1, vision],
+        "workspace": [1, lab],
+        "projectKey": ["UNCAT", "VISIO"],
         "label": ["first", "second"],
         "pool": ["default"],
         "run": [1],

@@ -31,6 +31,7 @@ from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
+from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, load
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
@@ -38,15 +39,19 @@ from master.core.fall_back import FallBackRule
 from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
+from master.experiments.sampling.process import Sampler, SamplerProcess
 from master.logs.master_lines import MasterLines
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.logs.store import LogStore
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
 from master.templates.service import TemplateService
 from master.wiring.control_plane import Parts, build
+from master.workspaces.deletion import Removals
+from master.workspaces.first import first_rows
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
 from rm_backends.agents.pool import UNDECIDED
@@ -110,6 +115,8 @@ class ApiWorld:
     mint: AllocationTokenMint
     tasks: asyncio.TaskGroup
     client: httpx2.AsyncClient
+    removals: Removals
+    """Does nothing but what `step` is called for."""
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     token: str = ""
 
@@ -286,6 +293,7 @@ async def api_world(
     others_change_work: bool = False,
     security: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    sampler: Sampler | None = None,
 ) -> AsyncIterator[ApiWorld]:
     """`spare`: an elastic pool that work of `default` may fall back to.
 
@@ -315,6 +323,7 @@ async def api_world(
                         backends=backends or {},
                         defaults=defaults,
                         others_change_work=others_change_work,
+                        sampler=sampler or SamplerProcess(),
                         config=load(
                             None,
                             overrides={
@@ -350,6 +359,7 @@ async def _start(
     backends: Mapping[str, MakeBackend],
     defaults: ClusterDefaults | None,
     others_change_work: bool,
+    sampler: Sampler,
     config: MasterConfig,
 ) -> ApiWorld:
     auth = AuthService(
@@ -361,11 +371,7 @@ async def _start(
         allow_empty_password=config.security.allow_empty_password,
     )
     await auth.ensure_users(lambda: PASSWORD)
-    uow = UnitOfWork()
-    owner = {"user_id": 1, "immutable": True, "archived": False, "name": "Uncategorized"}
-    uow.insert(tables.Workspace, {"id": 1, **owner})
-    uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
-    await store.commit(uow)
+    await store.commit(first_rows(store))
     lines = MasterLines(logs, clock)
     tasks.create_task(lines.run())
     storage = {"type": "shared_fs", "host_path": str(tmp_path)}
@@ -388,8 +394,10 @@ async def _start(
             cluster_id="cluster",
             storage=under.checkpoint_storage,
             deleter=InlineDeleter(),
+            sampler=sampler,
         )
     )
+    tasks.create_task(plane.experiments.points.run())
     allocations = plane.allocations
     auth.register_allocation_tokens(allocations)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
@@ -442,6 +450,8 @@ async def _start(
         tasks=plane.tasks,
         generic=plane.generic,
         templates=TemplateService(store, clock),
+        workspaces=plane.workspaces,
+        projects=plane.projects,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,
@@ -451,6 +461,9 @@ async def _start(
         jobs=plane.jobs(router),
         logs=logs,
         log_watch=watch,
+        own_log=OwnLog(set_up=lambda level, color, more: None),
+        messages=ClusterMessages(store, clock),
+        retention=LogRetention(store, logs, clock, days=config.retention_policy.log_retention_days),
         cluster=router,
         operator_of=router.operator_of,
         gateway=shared.gateway,
@@ -476,7 +489,7 @@ async def _start(
     client = httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://master", timeout=30
     )
-    return ApiWorld(app, services, clock, plane.mint, tasks, client)
+    return ApiWorld(app, services, clock, plane.mint, tasks, client, plane.removals)
 
 
 def file(path: str, content: bytes = b"", *, mode: int = 0o100644) -> dict[str, Any]:

@@ -19,6 +19,12 @@ from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 GENERIC = ("/config", "/kill", "/pause", "/unpause")
 """What is done to generic tasks alone."""
 TEMPLATE = "team/mine"
+EXTERNAL_ID = "on-a-laptop"
+"""Of an unmanaged experiment, and of its trial."""
+UNMANAGED: dict[str, Any] = {
+    "config": "searcher: {name: single, metric: loss}",
+    "unmanaged": True,
+}
 COMMAND: dict[str, Any] = {"entrypoint": ["sleep", "60"]}
 
 
@@ -41,8 +47,13 @@ class Populated:
     tensorboard: str
     generic: str
     job: str
+    unmanaged: int
+    """An experiment."""
     checkpoint: str = "ckpt-1"
     template: str = TEMPLATE
+    workspace: int = 0
+    project: int = 0
+    """Of the experiment; in that workspace."""
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -51,7 +62,8 @@ class Populated:
             "experiment_id": self.experiment,
             "trial_id": self.trial,
             "run_id": self.trial,
-            "project_id": 1,
+            "project_id": self.project,
+            "workspace_id": self.workspace,
             "checkpoint_uuid": self.checkpoint,
             "allocation_id": self.run.id,
             "resources_id": self.run.containers[0].container.container_id,
@@ -63,6 +75,8 @@ class Populated:
             "job_id": self.job,
             "template_name": self.template,
             "key": "note",
+            "external_experiment_id": EXTERNAL_ID,
+            "external_trial_id": EXTERNAL_ID,
             "user_id": 2,
             "username": "determined",
             "label": "mine",
@@ -76,7 +90,12 @@ class Populated:
 
     def url(self, path: str) -> str:
         """The path of a route, with the ids of what there is."""
-        of = {"trials": self.trial, "workspaces": 1, "projects": 1, "allocations": self.run.id}
+        of = {
+            "trials": self.trial,
+            "workspaces": self.workspace,
+            "projects": self.project,
+            "allocations": self.run.id,
+        }
         kind = path.split("/{id}")[0].rpartition("/")[2]
         interactive = {
             "commands": self.command,
@@ -138,8 +157,15 @@ async def populated_world(
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
         await world.add_agent()
         owner = await world.login("determined")
+        made = await world.ok("POST", "/api/v1/workspaces", {"name": "mine"})
+        workspace = made["workspace"]["id"]
+        body = {"name": "mine", "key": "note"}
+        made = await world.ok("POST", f"/api/v1/workspaces/{workspace}/projects", body)
+        project = made["project"]["id"]
         experiment = await world.create(
-            config, modelDefinition=list(files) or [file("train.py", b"print(1)")]
+            config,
+            projectId=project,
+            modelDefinition=list(files) or [file("train.py", b"print(1)")],
         )
         run = await world.run_of(experiment)
         await world.checkpoint(run, "ckpt-1", 10)
@@ -157,6 +183,12 @@ async def populated_world(
             assert root is not None
             await root.wait_until(_runs)
         await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": command or {}})
+        by_external_id = f"/api/v1/experiments/by-external-id/{EXTERNAL_ID}"
+        put = await world.ok("PUT", by_external_id, UNMANAGED)
+        unmanaged = put["experiment"]["id"]
+        create = {"experimentId": unmanaged, "unmanaged": True}
+        body = {"createTrialRequest": create, "externalTrialId": EXTERNAL_ID}
+        await world.ok("PUT", "/api/v1/trials", body)
         live = world.services.experiments.live(experiment)
         assert live is not None
         others = await world.login("other")
@@ -175,4 +207,7 @@ async def populated_world(
             tensorboard=served["tensorboard"],
             generic=served["generic"],
             job=live.state.job_id,
+            workspace=workspace,
+            project=project,
+            unmanaged=unmanaged,
         )

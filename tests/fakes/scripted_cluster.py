@@ -272,7 +272,9 @@ class ScriptedCluster:
         )
         owner = {"user_id": OWNER, "immutable": True, "archived": False, "name": "all"}
         uow.insert(tables.Workspace, {"id": 1, **owner})
-        uow.insert(tables.Project, {"id": 1, "workspace_id": 1, "description": "", **owner})
+        uow.insert(
+            tables.Project, {"id": 1, "workspace_id": 1, "description": "", "key": "ALL", **owner}
+        )
         await self.store.commit(uow)
 
     async def crash(self) -> None:

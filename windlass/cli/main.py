@@ -32,7 +32,10 @@ class DetGroup(RootGroup):
         "job": LazyGroup("job.commands", "Manage the job queue.", "j"),
         "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
         "notebook": LazyGroup("interactive.notebook", "Start and open notebooks."),
+        "project": LazyGroup("cluster.project", "Manage projects of experiments.", "p"),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),
+        "resources": LazyGroup("cluster.resources", "Export what was used, as CSV.", "res"),
+        "run": LazyGroup("experiment.run", "List trials of all experiments; act on several."),
         "shell": LazyGroup("interactive.shell", "Start and open shells, for ssh and IDEs."),
         "slot": LazyGroup("cluster.slot", "List and drain single GPUs and other slots.", "s"),
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),
@@ -40,6 +43,7 @@ class DetGroup(RootGroup):
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
+        "workspace": LazyGroup("cluster.workspace", "Manage workspaces.", "w"),
     }
 
 
@@ -146,6 +150,22 @@ def doctor(
     given = {"WINDLASS_DATA_DIR": data_dir, "DET_CONFIG_FILE": config_file}
     os.environ.update({name: str(path) for name, path in given.items() if path is not None})
     run_doctor(ctx, as_json, offline=offline)
+
+
+@app.command()
+def api(
+    ctx: typer.Context,
+    method: Annotated[str, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.")],
+    path: Annotated[str, typer.Argument(help="/api/v1/..., with its query.")],
+    body: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Send the JSON of this file; -: of stdin."),
+    ] = None,
+) -> None:
+    """Call the REST API, and print what it answers: JSON, CSV, or the lines of a stream as they come."""
+    from windlass.cli.api_call import call
+
+    call(ctx, method, path, body)
 
 
 @app.command("preview-search")

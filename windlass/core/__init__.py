@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         get_cluster_info,
     )
     from windlass.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
+    from windlass.core._profiler import DummyProfilerContext, ProfilerContext
     from windlass.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
     from windlass.core._tensorboard import TensorboardMode
     from windlass.core._train import DummyTrainContext, EarlyExitReason, InvalidHP, TrainContext
@@ -34,11 +35,13 @@ __all__ = [
     "DownloadMode",
     "DummyDistributedContext",
     "DummyPreemptContext",
+    "DummyProfilerContext",
     "DummyTrainContext",
     "EarlyExitReason",
     "InvalidHP",
     "PreemptContext",
     "PreemptMode",
+    "ProfilerContext",
     "RendezvousInfo",
     "ResourcesInfo",
     "SearcherContext",
@@ -60,6 +63,7 @@ _MODULES = {
         *("ClusterInfo", "RendezvousInfo", "ResourcesInfo", "TrialInfo", "get_cluster_info"),
     ),
     "windlass.core._preempt": ("DummyPreemptContext", "PreemptContext", "PreemptMode"),
+    "windlass.core._profiler": ("DummyProfilerContext", "ProfilerContext"),
     "windlass.core._searcher": ("SearcherContext", "SearcherMode", "SearcherOperation", "Unit"),
     "windlass.core._tensorboard": ("TensorboardMode",),
     "windlass.core._train": ("DummyTrainContext", "EarlyExitReason", "InvalidHP", "TrainContext"),

@@ -19,6 +19,7 @@ from windlass.core._distributed import DistributedContext, DummyDistributedConte
 from windlass.core._info import ClusterInfo, get_cluster_info
 from windlass.core._metrics import MetricsShipper
 from windlass.core._preempt import DummyPreemptContext, PreemptContext, PreemptMode
+from windlass.core._profiler import DummyProfilerContext, ProfilerContext
 from windlass.core._searcher import SearcherContext, Unit, parse_max_length
 from windlass.core._session import TaskSession
 from windlass.core._storage import build_storage
@@ -33,7 +34,7 @@ _ALERT_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "
 
 
 class Context:
-    """What `core.init()` gives: train, checkpoint, preempt, searcher, distributed, info. A context manager."""
+    """What `core.init()` gives: train, checkpoint, preempt, searcher, distributed, profiler, info."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Context:
         preempt: PreemptContext,
         train: TrainContext,
         searcher: SearcherContext,
+        profiler: ProfilerContext,
         info: ClusterInfo | None = None,
         session: TaskSession | None = None,
         metrics: MetricsShipper | None = None,
@@ -53,6 +55,7 @@ class Context:
         self.preempt = preempt
         self.train = train
         self.searcher = searcher
+        self.profiler = profiler
         self.info = info
         self._session = session
         self._metrics = metrics
@@ -64,6 +67,7 @@ class Context:
             self._metrics.start()
         if self._tensorboard is not None:
             self._tensorboard.start()
+        self.profiler.start()
 
     def close(self) -> None:
         """Send what is left and hang up. Raises the error of a metric report that was refused."""
@@ -76,6 +80,7 @@ class Context:
             if self._metrics is not None:
                 stack.callback(self._metrics.close)
             stack.callback(self.preempt.close)
+            stack.callback(self.profiler.close)
 
     def alert(
         self,
@@ -202,6 +207,7 @@ def _init_trial(
         preempt=PreemptContext(session, info.allocation_id, dist, preempt_mode),
         train=train,
         searcher=SearcherContext(train, dist, length, unit),
+        profiler=ProfilerContext(session, info, dist),
         info=info,
         session=session,
         metrics=metrics,
@@ -228,6 +234,7 @@ def _init_dummy(
         preempt=DummyPreemptContext(dist, preempt_mode),
         train=train,
         searcher=SearcherContext(train, dist, 1, Unit.EPOCHS),
+        profiler=DummyProfilerContext(),
         info=info,
     )
 

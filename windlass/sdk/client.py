@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
+from windlass.sdk.workspaces import Projects, Workspaces
 
 if TYPE_CHECKING:
     from windlass.sdk.context_dir import FileEntry
@@ -21,6 +23,7 @@ TERMINAL_STATES = frozenset(
     f"STATE_{name}" for name in ("COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED")
 )
 
+RunAction = Literal["kill", "pause", "resume", "archive", "unarchive"]
 ExperimentAction = Literal["activate", "pause", "cancel", "kill", "archive", "unarchive"]
 
 
@@ -205,6 +208,47 @@ class Client:
         descending = self.pages(path, key, {**query, "orderBy": "ORDER_BY_DESC"}, limit=newest)
         return list(descending)[::-1]
 
+    def search_experiments(self, filter: str, sort: str, *, limit: int | None = None) -> list[Json]:
+        """Each with its `bestTrial`. In the language of filters and sorts of the published API."""
+        body = {"filter": filter, "sort": sort, "limit": -1 if limit is None else limit}
+        found = self.session.post("/api/v1/experiments-search", body)["experiments"]
+        return [one["experiment"] | {"bestTrial": one["bestTrial"]} for one in found]
+
+    def search_runs(self, filter: str, sort: str, *, limit: int | None = None) -> list[Json]:
+        """A run is a trial. Filter and sort as those of experiments."""
+        body = {"filter": filter, "sort": sort, "limit": -1 if limit is None else limit}
+        return list(self.session.post("/api/v1/runs", body)["runs"])
+
+    def act_on_runs(self, action: RunAction, run_ids: Sequence[int]) -> list[Json]:
+        """Each is tried: {"id", "error"}, which is empty if it was done."""
+        body = {"runIds": list(run_ids)}
+        return list(self.session.post(f"/api/v1/runs/{action}", body)["results"])
+
+    def searcher(self, experiment_id: int) -> Json:
+        """{"searcher", "brackets", "rungs"}; without rungs unless it is a halving search."""
+        return self.session.get(f"/api/v1/windlass/experiments/{experiment_id}/searcher")
+
+    def validation_series(
+        self, trial_ids: Sequence[int], metric: str, *, points: int
+    ) -> dict[int, list[float]]:
+        """Values of a validation metric by trial, in the order of steps, down-sampled to about so many points."""
+        query: Query = {
+            "trialIds": list(trial_ids),
+            "metricNames": metric,
+            "metricType": "METRIC_TYPE_VALIDATION",
+            "maxDatapoints": points,
+        }
+        trials = self.session.get("/api/v1/trials/time-series", query)["trials"]
+        return {
+            int(one["trial"]["id"]): [
+                value
+                for series in one["metrics"]
+                for point in series["data"]
+                if isinstance(value := point["values"].get(metric), int | float)
+            ]
+            for one in trials
+        }
+
     def act(self, experiment_id: int, action: ExperimentAction) -> None:
         self.session.post(f"/api/v1/experiments/{experiment_id}/{action}")
 
@@ -362,12 +406,29 @@ class Client:
         """Commands, notebooks, shells or TensorBoards."""
         return InteractiveTasks(self.session, self.pages, kind)
 
+    def external_search(self, experiment_id: int) -> ExternalSearch:
+        """Of an experiment with the searcher `windlass_external`."""
+        return ExternalSearch(self.session, experiment_id)
+
     def templates(self) -> Templates:
         """Configurations that others lie over."""
         return Templates(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))
+
+    def workspace_calls(self) -> Workspaces:
+        """What projects, tasks and templates belong to."""
+        return Workspaces(self.session, self.pages)
+
+    def projects(self) -> Projects:
+        """What experiments belong to."""
+        return Projects(self.session, self.pages)
+
+    def move_experiment(self, experiment_id: int, project_id: int) -> None:
+        """Its runs get other local ids."""
+        body = {"experimentId": experiment_id, "destinationProjectId": project_id}
+        self.session.post(f"/api/v1/experiments/{experiment_id}/move", body)
 
     def _logs(self, path: str, follow: bool, head: int | None, tail: int | None) -> Iterator[Json]:
         if tail is not None:

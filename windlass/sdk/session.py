@@ -145,6 +145,30 @@ class Session:
             response.close()
 
     @contextmanager
+    def raw(
+        self, method: str, path: str, *, body: Any = None, accept: str = "*/*"
+    ) -> Iterator[Iterator[bytes]]:
+        """Any call: the body of its answer in pieces, as it comes, for as long as that takes."""
+
+        def build() -> httpx2.Request:
+            request = self._build(method, path, body, None)
+            request.headers["Accept"] = accept
+            timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
+            request.extensions["timeout"] = timeout.as_dict()
+            return request
+
+        response = self._send(build, stream=True)
+        try:
+            if not response.is_success:
+                content = response.read()
+                raise error_from_response(response.status_code, content, request=f"{method} {path}")
+            yield response.iter_bytes()
+        except httpx2.TransportError as problem:
+            raise self._unreachable(problem) from None
+        finally:
+            response.close()
+
+    @contextmanager
     def download(self, path: str, *, accept: str) -> Iterator[Iterator[bytes]]:
         """The body of an answer in pieces, as it comes. Raises MasterUnreachable where it is cut short."""
         request = self._build("GET", path, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from typing_extensions import TypedDict
 
+from master.api.cluster import message
 from master.api.enums import Product
 from master.api.permits import CLUSTER, permit, public
 from master.api.replies import Reply, reply
@@ -50,7 +51,7 @@ class MasterReply(TypedDict):
     userManagementEnabled: bool
     strictJobQueueControl: bool
     hasCustomLogo: bool
-    clusterMessage: JsonObject | None
+    clusterMessage: message.ShownClusterMessage | None
 
 
 class TelemetryReply(TypedDict):
@@ -104,7 +105,7 @@ async def get_master(api: TheApi) -> Reply[MasterReply]:
             "userManagementEnabled": True,
             "strictJobQueueControl": False,
             "hasCustomLogo": False,
-            "clusterMessage": None,
+            "clusterMessage": message.shown(api.services.messages.active()),
         }
     )
 
@@ -119,4 +120,5 @@ async def telemetry() -> Reply[TelemetryReply]:
 @router.get("/api/v1/master/config")
 @permit(Action.VIEW_MASTER_CONFIG, CLUSTER)
 async def config(api: TheApi) -> Reply[MasterConfigReply]:
-    return reply({"config": masked(api.services.config)})
+    own, shown = api.services.own_log, masked(api.services.config)
+    return reply({"config": {**shown, "log": {"level": own.level, "color": own.color}}})

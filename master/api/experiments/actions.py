@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.checkpoints.replies import DeletionReply
@@ -18,7 +19,7 @@ from master.api.experiments.requests import ContinueExperiment, PatchExperiment
 from master.api.experiments.routes import experiment_json
 from master.api.permits import IN_BODY, experiment, permit
 from master.api.replies import Empty, Reply, reply
-from master.api.request_models import RowId, Text
+from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
@@ -26,6 +27,7 @@ from master.auth.permissions import Action
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
+from master.experiments.unmanaged import managed_only
 from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
@@ -114,6 +116,21 @@ async def unarchive(id: RowId, principal: Caller, api: TheApi) -> Reply[Empty]:
     return reply()
 
 
+class MoveExperiment(Body):
+    destination_project_id: Annotated[Int32, Field(ge=0)]
+
+
+@router.post("/api/v1/experiments/{experiment_id}/move")
+@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
+async def move(
+    experiment_id: RowId, body: MoveExperiment, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[Empty]:
+    """Its runs follow, with other local ids."""
+    await api.reads.workspaces.project(body.destination_project_id, visible)
+    await api.services.metadata.move(experiment_id, body.destination_project_id, by=principal)
+    return reply()
+
+
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 @permit(Action.DELETE_EXPERIMENT, experiment("experiment_id"))
 async def delete_tensorboard(
@@ -159,6 +176,8 @@ async def remove_label(
 async def _job_of(api: ApiContext, experiment_id: int, visible: Visibility) -> str:
     """Raises InvalidState unless the experiment lives: the resources of one that has ended are history."""
     live = api.services.experiments.live(experiment_id)
+    if live is not None and live.state.unmanaged:
+        raise managed_only(experiment_id, "given resources")
     if live is None or live.state.phase.is_terminal:
         row = await api.reads.experiments.experiment(experiment_id, visible)
         raise InvalidState(already_ended(experiment_id, Phase(row.experiment.state)))

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.experiments.requests import State
+from master.api.logs.retention import RetentionDays
 from master.api.permits import IN_BODY, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import MAX_ID, Body, Int32, Text
@@ -124,18 +125,65 @@ def _add(name: str, action: Action, act: Act) -> None:
         visible: Visible,
         api: TheApi,
     ) -> Reply[ActionResults]:
-        ids = await _found(api, body, project_id, visible)
-        results: list[ActionResult] = [
-            {"id": id_, "error": await _tried(api, principal, action, act, id_)}
-            if known
-            else {"id": id_, "error": NotFound("experiment", id_).message}
-            for id_, known in ids
-        ]
-        return reply({"results": results})
+        return await _on_each(api, body, project_id, visible, principal, action, act)
 
 
 for _name, (_action, _act) in ACTS.items():
     _add(_name, _action, _act)
+
+
+class MoveExperiments(SomeExperiments):
+    destination_project_id: Annotated[Int32, Field(ge=0)]
+
+
+@router.post("/move")
+@permit(Action.UPDATE_METADATA, IN_BODY)
+async def move_experiments(
+    project_id: ProjectId, body: MoveExperiments, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[ActionResults]:
+    target = body.destination_project_id
+    await api.reads.workspaces.project(target, visible)
+    return await _on_each(
+        *(api, body, project_id, visible, principal, Action.UPDATE_METADATA),
+        lambda api, id_, by: api.services.metadata.move(id_, target, by=by),
+    )
+
+
+class RetainLogsOfSome(SomeExperiments):
+    num_days: RetentionDays
+
+
+@router.put("/retain_logs", name="retain_logs_of_experiments")
+@permit(Action.UPDATE_EXPERIMENT, IN_BODY)
+async def retain_logs(
+    project_id: ProjectId,
+    body: RetainLogsOfSome,
+    principal: Caller,
+    visible: Visible,
+    api: TheApi,
+) -> Reply[ActionResults]:
+    def act(api: ApiContext, id_: int, by: Principal) -> Awaitable[None]:
+        return api.services.metadata.set_log_retention(id_, body.num_days, by=by)
+
+    return await _on_each(api, body, project_id, visible, principal, Action.UPDATE_EXPERIMENT, act)
+
+
+async def _on_each(
+    api: ApiContext,
+    body: SomeExperiments,
+    project_id: int,
+    visible: Visibility,
+    by: Principal,
+    action: Action,
+    act: Act,
+) -> Reply[ActionResults]:
+    results: list[ActionResult] = [
+        {"id": id_, "error": await _tried(api, by, action, act, id_)}
+        if known
+        else {"id": id_, "error": NotFound("experiment", id_).message}
+        for id_, known in await _found(api, body, project_id, visible)
+    ]
+    return reply({"results": results})
 
 
 async def _found(

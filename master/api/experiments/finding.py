@@ -66,6 +66,7 @@ class FlatRun(TypedDict):
     hyperparameters: JsonObject
     summaryMetrics: JsonObject
     metadata: JsonObject | None
+    externalRunId: str | None
     logPolicyMatched: str | None
     userId: int
     projectId: int
@@ -160,7 +161,7 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "endTime": time(run.ended_at),
         "duration": ((run.ended_at or now) - run.created_at) // timedelta(seconds=1),
         "labels": experiment.labels,
-        "archived": experiment.archived,
+        "archived": row.trial.archived or experiment.archived,
         "parentArchived": row.parent_archived,
         "checkpointCount": row.checkpoint_count,
         "checkpointSize": str(row.checkpoint_size),
@@ -168,6 +169,7 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "hyperparameters": finite(run.hparams),
         "summaryMetrics": finite(run.summary_metrics),
         "metadata": finite(run.run_metadata),
+        "externalRunId": run.external_id,
         "logPolicyMatched": run.log_policy or None,
         "userId": experiment.owner_id,
         "projectId": experiment.project_id,

@@ -79,6 +79,11 @@ class CreatedExperimentReply(TypedDict):
     """Our own: in sentences."""
 
 
+class PutExperimentReply(TypedDict):
+    experiment: Experiment
+    config: JsonObject | None
+
+
 class GetExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Request
 
 from master.api.access import Caller, Visible
 from master.api.enums import LaunchWarning
-from master.api.errors import Unimplemented
 from master.api.experiments import wire
 from master.api.experiments.replies import (
     CreatedExperimentReply,
@@ -39,6 +38,7 @@ from master.api.trials.replies import TrialsReply
 from master.api.trials.routes import trials_json
 from master.api.values import finite
 from master.auth.permissions import Action
+from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.live import LiveExperiment
@@ -46,14 +46,13 @@ from master.experiments.queries.experiments import ExperimentFilter, ExperimentR
 from master.experiments.submission.admission import CheckedExperiment
 from master.experiments.submission.creation import Created, NewExperiment
 from master.parsing import in_parsing_thread
+from master.store.contexts import ContextFile
 from master.store.paging import Page
 from master.store.tables import Trial
-from windlass.base.errors import NotFound
+from windlass.base.errors import InvalidArgument, NotFound
 from windlass.base.formats.json_types import JsonObject
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
-
-UNCATEGORIZED = 1
 
 
 @router.post(
@@ -67,13 +66,16 @@ async def create(
     # Read by hand: the largest body of all must not be parsed on the event loop.
     body, files = await in_parsing_thread(read_create, await request.body())
     if body.unmanaged:
-        raise Unimplemented("unmanaged experiments are not implemented yet")
-    if body.project_id not in (0, UNCATEGORIZED):
-        raise NotFound("project", body.project_id)
+        return await _create_unmanaged(body, files, principal, visible, api)
     template = await api.reads.templates.applied(body.template, visible)
     experiments = api.services.experiments
+    project_id = await experiments.place(
+        body.config, project_id=body.project_id, template=template, visible=visible
+    )
     if body.validate_only:
-        checked = await experiments.check(body.config, by=principal, template=template)
+        checked = await experiments.check(
+            body.config, by=principal, project_id=project_id, template=template
+        )
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
@@ -86,11 +88,50 @@ async def create(
             blob_of=parent,
             parent_id=parent,
             activate=body.activate,
+            project_id=project_id,
         ),
         by=principal,
     )
     experiment = await experiment_json(api, created.experiment_id, visible)
     return _created(experiment, finite(created.config.to_json()), created)
+
+
+async def _create_unmanaged(
+    body: CreateExperiment,
+    files: Sequence[ContextFile],
+    principal: Principal,
+    visible: Visibility,
+    api: ApiContext,
+) -> Reply[CreatedExperimentReply]:
+    new = await new_unmanaged(body, files, visible, api)
+    unmanaged = api.services.experiments.unmanaged
+    if body.validate_only:
+        checked = await unmanaged.check(new.config, template=new.template)
+        return _created(wire.nothing(), None, checked)
+    id_ = await unmanaged.create(new, by=principal)
+    experiment = await experiment_json(api, id_, visible)
+    return reply(
+        {
+            "experiment": experiment,
+            "config": experiment["config"],
+            "warnings": [],
+            "configWarnings": [],
+        }
+    )
+
+
+async def new_unmanaged(
+    body: CreateExperiment, files: Sequence[ContextFile], visible: Visibility, api: ApiContext
+) -> NewExperiment:
+    """Raises InvalidArgument for what only managed experiments have, NotFound."""
+    for field, given in (("parentId", body.parent_id), ("modelDefinition", files)):
+        if given:
+            raise InvalidArgument(f"{field}: an unmanaged experiment has none: leave it out")
+    template = await api.reads.templates.applied(body.template, visible)
+    project_id = await api.services.experiments.place(
+        body.config, project_id=body.project_id, template=template, visible=visible
+    )
+    return NewExperiment(config=body.config, template=template, project_id=project_id)
 
 
 def _created(

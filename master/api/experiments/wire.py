@@ -26,6 +26,8 @@ def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
     phase = live.state.phase if live is not None else Phase(row.experiment.state)
     if phase is not Phase.ACTIVE:
         return ExperimentState[phase]
+    if row.experiment.unmanaged:
+        return ExperimentState.RUNNING
     if live is None:
         return ExperimentState.QUEUED
     farthest = 0
@@ -88,7 +90,7 @@ def experiment(
         "projectOwnerId": row.project.user_id,
         "workspaceId": row.project.workspace_id,
         "workspaceName": row.workspace_name,
-        "parentArchived": row.project.archived,
+        "parentArchived": row.project.archived or row.workspace_archived,
         "externalExperimentId": row.experiment.external_id,
         "error": row.experiment.error,
         "waitingReason": waiting.text if waiting is not None else None,

@@ -86,6 +86,7 @@ async def _watched(
             owner_id=row.experiment.owner_id,
             whole=row.experiment.id in known,
             trials=row.num_trials,
+            unmanaged=row.experiment.unmanaged,
             trial_ids=[t for t, e in of_trials.items() if e == row.experiment.id],
         )
         for row in rows

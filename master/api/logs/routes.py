@@ -10,6 +10,7 @@ from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query
+from fastapi import Body as JsonBody
 from pydantic import Field
 
 from master.api.access import Caller, Visible, require
@@ -89,6 +90,45 @@ async def post(body: PostLogs, principal: Caller, api: TheApi) -> Reply[Empty]:
             own, allocation_id=sender.allocation_id or "", container_id=container_id
         )
     await api.services.logs.append(lines)
+    return reply()
+
+
+class UnmanagedLine(Body):
+    """Snake case only, and a rank that is a text."""
+
+    task_id: Text
+    timestamp: OptionalTime = None
+    rank: Annotated[Text, Field(pattern=r"^[0-9]{0,9}$")] = ""
+    level: Level = ""
+    log: str = ""
+    stdtype: Text | None = None
+
+
+@router.post("/task-logs")
+@permit(Action.REPORT, IN_BODY)
+async def post_unmanaged(
+    body: Annotated[tuple[UnmanagedLine, ...], JsonBody(min_length=1)],
+    principal: Caller,
+    api: TheApi,
+) -> Reply[Empty]:
+    """Lines of processes outside of the cluster, in the form in which their client ships them."""
+    for task_id in {line.task_id for line in body}:
+        require(api, principal, Action.REPORT, await task_target(api, task_id, principal))
+    now = api.services.clock.now()
+    await api.services.logs.append(
+        [
+            TaskLine(
+                task_id=line.task_id,
+                timestamp=line.timestamp or now,
+                log=line.log,
+                rank_id=int(line.rank) if line.rank else None,
+                level=line.level or None,
+                stdtype=line.stdtype,
+                source="user",
+            )
+            for line in body
+        ]
+    )
     return reply()
 
 

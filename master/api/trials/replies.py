@@ -36,6 +36,8 @@ class Trial(TypedDict):
     totalCheckpointSize: Int64
     runnerState: str
     logPolicyMatched: str | None
+    logRetentionDays: int | None
+    """-1 and null: for ever."""
     wallClockTime: float
     warmStartCheckpointUuid: str | None
     taskId: str

@@ -132,6 +132,7 @@ async def trials_json(api: ApiContext, rows: Sequence[TrialRow]) -> list[Trial]:
     seconds = await api.reads.metrics.slot_seconds(
         [task for some in tasks.values() for task in some], now
     )
+    retention = await api.reads.tasks.log_retention([trial.task_id for trial in trials])
     items = []
     for row in rows:
         live = api.services.experiments.live(row.trial.experiment_id)
@@ -145,6 +146,7 @@ async def trials_json(api: ApiContext, rows: Sequence[TrialRow]) -> list[Trial]:
                 task_ids=of_trial,
                 slot_seconds=sum(seconds.get(task, 0.0) for task in of_trial),
                 waiting=_waiting(api, live, row.trial.request_id),
+                log_retention_days=api.services.retention.days(retention.get(row.trial.task_id)),
             )
         )
     return items

@@ -81,19 +81,17 @@ async def _unarchive(api: ApiContext, run: RunPlace, by: Principal) -> None:
 
 
 async def _set_archived(api: ApiContext, run: RunPlace, archived: bool, by: Principal) -> None:
-    """A run is archived with its experiment, so one of several is not archived alone."""
+    """A run of a single trial is archived with its experiment, one of several by itself."""
     if not Phase(run.state).is_terminal:
         raise InvalidState("Run is not in terminal state.")
-    if run.archived and run.is_multitrial:
+    if run.experiment_archived and run.is_multitrial:
         raise InvalidState(f"Run is part of archived Search (id: '{run.experiment_id}').")
     if run.archived == archived:
         return
     if run.is_multitrial:
-        raise InvalidState(
-            f"Cannot archive run '{run.id}' (part of multi-trial): archive experiment "
-            f"{run.experiment_id}."
-        )
-    await api.services.metadata.set_archived(run.experiment_id, archived, by=by)
+        await api.services.metadata.set_run_archived(run.id, archived, by=by)
+    else:
+        await api.services.metadata.set_archived(run.experiment_id, archived, by=by)
 
 
 ACTIONS: Mapping[str, RunAction] = {
@@ -111,20 +109,53 @@ def _add(name: str, action: RunAction) -> None:
     async def on_each(
         body: SomeRuns, principal: Caller, visible: Visible, api: TheApi
     ) -> Reply[ActionResults]:
-        asked = await _asked(api, body, visible)
-        places = await api.reads.finder.run_places(asked, visible)
-        known = {run.id: run for run in places if body.project_id in (0, run.project_id)}
-        results: list[ActionResult] = [
-            {"id": id_, "error": await _tried(api, principal, action, known[id_])}
-            if id_ in known
-            else {"id": id_, "error": _not_found(id_, body.project_id)}
-            for id_ in asked
-        ]
-        return reply({"results": results})
+        return await _on_each(api, body, visible, principal, action)
 
 
 for _name, _action in ACTIONS.items():
     _add(_name, _action)
+
+
+class MoveRuns(SomeRuns):
+    source_project_id: Annotated[Int32, Field(ge=0)] = 0
+    """Only runs of this project; 0: of any."""
+    destination_project_id: Annotated[Int32, Field(ge=0)]
+    skip_multitrial: bool = False
+
+
+@router.post("/move")
+@permit(Action.UPDATE_METADATA, IN_BODY)
+async def move_runs(
+    body: MoveRuns, principal: Caller, visible: Visible, api: TheApi
+) -> Reply[ActionResults]:
+    """A run moves with its experiment, so the other runs of a search follow."""
+    target = body.destination_project_id
+    await api.reads.workspaces.project(target, visible)
+
+    async def act(api: ApiContext, run: RunPlace, by: Principal) -> None:
+        if run.archived:
+            raise InvalidState("Run is archived.")
+        if run.is_multitrial and body.skip_multitrial:
+            raise InvalidState(f"Skipping run '{run.id}' (part of multi-trial).")
+        await api.services.metadata.move(run.experiment_id, target, by=by)
+
+    some = body.model_copy(update={"project_id": body.source_project_id})
+    return await _on_each(api, some, visible, principal, RunAction(Action.UPDATE_METADATA, act))
+
+
+async def _on_each(
+    api: ApiContext, body: SomeRuns, visible: Visibility, by: Principal, action: RunAction
+) -> Reply[ActionResults]:
+    asked = await _asked(api, body, visible)
+    places = await api.reads.finder.run_places(asked, visible)
+    known = {run.id: run for run in places if body.project_id in (0, run.project_id)}
+    results: list[ActionResult] = [
+        {"id": id_, "error": await _tried(api, by, action, known[id_])}
+        if id_ in known
+        else {"id": id_, "error": _not_found(id_, body.project_id)}
+        for id_ in asked
+    ]
+    return reply({"results": results})
 
 
 async def _asked(api: ApiContext, body: SomeRuns, visible: Visibility) -> Sequence[int]:

@@ -17,6 +17,8 @@ from master.api.services import TheApi
 from master.api.targets import trial_target
 from master.api.values import finite
 from master.auth.permissions import Action
+from master.experiments.lifecycle.state import TrialState
+from master.experiments.live import LiveExperiment
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.formats.json_types import JsonObject
 
@@ -67,14 +69,16 @@ class StartTrial(Body):
 
 @router.post("/api/v1/trials/{trial_id}/start")
 @permit(Action.REPORT, trial("trial_id"))
-async def start_trial(trial_id: RowId, body: StartTrial, api: TheApi) -> Reply[StartedTrialReply]:
-    """The form of older clients: which run reports, and where it goes on. The master counts runs: this begins none."""
-    live = api.services.experiments.live_of_trial(trial_id)
-    state = None if live is None else live.trial(trial_id)
-    if state is None or state.phase.is_terminal:
-        raise InvalidState(f"trial {trial_id} has ended: it starts no run")
-    if state.run_id > 1 and not body.resume:
-        raise InvalidState(f"trial {trial_id} has started before: it needs resume: true")
+async def start_trial(
+    trial_id: RowId, body: StartTrial, principal: Caller, api: TheApi
+) -> Reply[StartedTrialReply]:
+    """Which run reports, and where it goes on. Of an unmanaged trial this begins a run; of others the master does."""
+    experiments = api.services.experiments
+    live = await experiments.unmanaged.of_trial(trial_id)
+    if live is not None and live.state.unmanaged:
+        state = await experiments.unmanaged.start(trial_id, resume=body.resume, by=principal)
+    else:
+        state = _running(trial_id, live, body)
     return reply(
         {
             "trialRunId": state.run_id,
@@ -82,6 +86,15 @@ async def start_trial(trial_id: RowId, body: StartTrial, api: TheApi) -> Reply[S
             "stepsCompleted": state.latest_checkpoint_steps,
         }
     )
+
+
+def _running(trial_id: int, live: LiveExperiment | None, body: StartTrial) -> TrialState:
+    state = None if live is None else live.trial(trial_id)
+    if state is None or state.phase.is_terminal:
+        raise InvalidState(f"trial {trial_id} has ended: it starts no run")
+    if state.run_id > 1 and not body.resume:
+        raise InvalidState(f"trial {trial_id} has started before: it needs resume: true")
+    return state
 
 
 @router.get("/api/v1/runs/{run_id}/metadata")

@@ -18,19 +18,25 @@ from master.store.tables import Trial as TrialRecord
 
 
 def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
-    """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation."""
+    """A trial that is not over is PAUSED with its experiment, else ACTIVE refined by its allocation.
+
+    An unmanaged one has none: when it is ACTIVE, it runs.
+    """
     return run_state(row.trial, row.experiment_state, live)
 
 
 def run_state(trial: TrialRecord, experiment_state: str, live: LiveExperiment | None) -> TrialState:
     known = live.state.trials.get(trial.request_id) if live is not None else None
+    phase = Phase(trial.state) if known is None else known.phase
+    if phase is Phase.ACTIVE and trial.last_activity is not None:
+        return TrialState.RUNNING
     if live is None or known is None:
-        phase, experiment = Phase(trial.state), Phase(experiment_state)
+        experiment = Phase(experiment_state)
         if phase is Phase.ACTIVE:
             return TrialState.PAUSED if experiment is Phase.PAUSED else TrialState.QUEUED
         return TrialState[phase]
-    if known.phase is not Phase.ACTIVE:
-        return TrialState[known.phase]
+    if phase is not Phase.ACTIVE:
+        return TrialState[phase]
     if live.state.phase is Phase.PAUSED:
         return TrialState.PAUSED
     return TrialState[allocation_state(known.open_allocation)]
@@ -45,6 +51,7 @@ def trial(
     task_ids: Sequence[str],
     slot_seconds: float,
     waiting: Reason | None = None,
+    log_retention_days: int | None = None,
 ) -> Trial:
     """`reports` holds at least the best and the latest validation; `task_ids` are oldest first."""
     restarts = min(
@@ -70,6 +77,7 @@ def trial(
         "totalCheckpointSize": str(row.checkpoint_size),
         "runnerState": row.trial.runner_state,
         "logPolicyMatched": row.trial.log_policy or None,
+        "logRetentionDays": log_retention_days,
         "wallClockTime": slot_seconds,
         "warmStartCheckpointUuid": row.trial.warm_start_checkpoint,
         "taskId": row.trial.task_id,

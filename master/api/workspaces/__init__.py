@@ -1,4 +1,1 @@
-"""Workspaces and projects.
-
-Both are only read.
-"""
+"""Workspaces and projects."""

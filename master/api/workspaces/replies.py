@@ -40,6 +40,31 @@ class WorkspaceReply(TypedDict):
     workspace: Workspace
 
 
+class ChangedWorkspaceReply(TypedDict):
+    workspace: Workspace
+    namespaceBindings: JsonObject
+    """Of Kubernetes: none."""
+
+
+class NamespaceBindingsReply(TypedDict):
+    namespaceBindings: JsonObject
+    """Of Kubernetes: none."""
+
+
+class PoolsReply(TypedDict):
+    resourcePools: list[str]
+    pagination: Pagination
+
+
+class DeletionBegunReply(TypedDict):
+    completed: bool
+    """False: its state says how far that is."""
+
+
+class NotesReply(TypedDict):
+    notes: list[JsonObject]
+
+
 class WorkspacesReply(TypedDict):
     workspaces: list[Workspace]
     pagination: Pagination

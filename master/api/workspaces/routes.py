@@ -1,109 +1,169 @@
-"""Workspaces and projects, to look at: there is one of each, `Uncategorized`."""
+"""Workspaces: list, look, create, edit, archive, pin, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible, require
 from master.api.paging import pagination
-from master.api.permits import VISIBLE, permit
-from master.api.replies import Reply, reply
-from master.api.request_models import Int32, Paging, RowId, Word
+from master.api.permits import CLUSTER, VISIBLE, permit, workspace
+from master.api.replies import Empty, Reply, reply
+from master.api.request_models import Paging, RowId
 from master.api.routing import ApiRoute
-from master.api.services import TheApi
+from master.api.services import ApiContext, TheApi
+from master.api.targets import workspace_target
+from master.api.workspaces import wire
 from master.api.workspaces.replies import (
-    ProjectReply,
-    ProjectsReply,
+    ChangedWorkspaceReply,
+    DeletionBegunReply,
+    NamespaceBindingsReply,
+    PoolsReply,
     WorkspaceReply,
     WorkspacesReply,
 )
-from master.api.workspaces.wire import project, workspace
+from master.api.workspaces.requests import (
+    CreateWorkspace,
+    ListNamed,
+    PatchWorkspace,
+    no_kubernetes,
+)
 from master.auth.permissions import Action
+from master.auth.principal import Principal
+from master.core.visibility import Visibility
 from master.store.paging import cut
-from master.store.tables import Project, Workspace
+from master.workspaces.service import WorkspacePatch
 
-router = APIRouter(route_class=ApiRoute, tags=["workspaces"])
-
-T = TypeVar("T")
-_SORTS = ("ID", "NAME", "CREATION_TIME", "LAST_EXPERIMENT_START_TIME", "DESCRIPTION")
+router = APIRouter(prefix="/api/v1/workspaces", route_class=ApiRoute, tags=["workspaces"])
 
 
-class ListNamed(Paging):
-    name: str = ""
-    name_case_sensitive: str = ""
-    archived: bool | None = None
-    pinned: bool | None = None
-    users: tuple[str, ...] = ()
-    user_ids: tuple[Int32, ...] = ()
-    sort_by: Annotated[str, Word("SORT_BY_", _SORTS)] = ""
-
-    def wants(self, of: Workspace | Project, owner: str) -> bool:
-        return (
-            (not self.name or self.name.lower() == of.name.lower())
-            and (not self.name_case_sensitive or self.name_case_sensitive == of.name)
-            and self.archived in (None, of.archived)
-            and not self.pinned
-            and (not self.users or owner in self.users)
-            and (not self.user_ids or of.user_id in self.user_ids)
-        )
-
-    def order(self, rows: Sequence[T], of: Callable[[T], Workspace | Project]) -> list[T]:
-        """By id as they come, or by name or description."""
-        ordered = list(rows)
-        if self.sort_by == "NAME":
-            ordered.sort(key=lambda row: (of(row).name.lower(), of(row).id))
-        if self.sort_by == "DESCRIPTION":
-            ordered.sort(key=lambda row: (_description(of(row)).lower(), of(row).id))
-        return ordered[::-1] if self.order_by == "DESC" else ordered
-
-
-def _description(of: Workspace | Project) -> str:
-    return of.description if isinstance(of, Project) else of.name
-
-
-Filters = Annotated[ListNamed, Query()]
-
-
-@router.get("/api/v1/workspaces")
+@router.get("")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def list_workspaces(query: Filters, visible: Visible, api: TheApi) -> Reply[WorkspacesReply]:
-    rows = [
-        row
-        for row in await api.reads.workspaces.workspaces(visible)
-        if query.wants(row.workspace, row.username)
-    ]
-    page = cut(query.order(rows, lambda row: row.workspace), query.page())
-    items = [workspace(row) for row in page.rows]
-    return reply({"workspaces": items, "pagination": pagination(page)})
+async def list_workspaces(
+    query: Annotated[ListNamed, Query()], by: Caller, visible: Visible, api: TheApi
+) -> Reply[WorkspacesReply]:
+    page = query.page(sort=query.sort_by.lower() or "id")
+    found = await api.reads.workspaces.workspaces(query.where(), page, visible, reader=by.user_id)
+    items = [wire.workspace(row) for row in found.rows]
+    return reply({"workspaces": items, "pagination": pagination(found)})
 
 
-@router.get("/api/v1/workspaces/{id}")
+@router.get("/{id}")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def get_workspace(id: RowId, visible: Visible, api: TheApi) -> Reply[WorkspaceReply]:
-    return reply({"workspace": workspace(await api.reads.workspaces.workspace(id, visible))})
+async def get_workspace(
+    id: RowId, by: Caller, visible: Visible, api: TheApi
+) -> Reply[WorkspaceReply]:
+    row = await api.reads.workspaces.workspace(id, visible, reader=by.user_id)
+    return reply({"workspace": wire.workspace(row)})
 
 
-@router.get("/api/v1/workspaces/{id}/projects")
+@router.post("")
+@permit(Action.CREATE_WORKSPACE, CLUSTER)
+async def create_workspace(
+    body: CreateWorkspace, by: Caller, visible: Visible, api: TheApi
+) -> Reply[ChangedWorkspaceReply]:
+    body.require_supported()
+    user = body.agent_user_group
+    if user is not None:
+        require(api, by, Action.ADMINISTRATE_WORKSPACES)
+    given = user.given() if user is not None else None
+    id_ = await api.services.workspaces.create(body.name, agent_user=given, by=by)
+    return await _changed(api, id_, by, visible)
+
+
+@router.patch("/{id}")
+@permit(Action.UPDATE_WORKSPACE, workspace("id"))
+async def patch_workspace(
+    id: RowId, body: PatchWorkspace, by: Caller, visible: Visible, api: TheApi
+) -> Reply[ChangedWorkspaceReply]:
+    body.require_supported()
+    user = body.agent_user_group
+    if user is not None:
+        require(api, by, Action.ADMINISTRATE_WORKSPACES, await workspace_target(api, id))
+    given = user.given() if user is not None else None
+    patch = WorkspacePatch(name=body.name, agent_user=given)
+    await api.services.workspaces.patch(id, patch, by=by)
+    return await _changed(api, id, by, visible)
+
+
+@router.delete("/{id}")
+@permit(Action.DELETE_WORKSPACE, workspace("id"))
+async def delete_workspace(id: RowId, by: Caller, api: TheApi) -> Reply[DeletionBegunReply]:
+    return reply({"completed": await api.services.workspaces.delete(id, by=by)})
+
+
+@router.post("/{id}/archive")
+@permit(Action.UPDATE_WORKSPACE, workspace("id"))
+async def archive_workspace(id: RowId, by: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.workspaces.set_archived(id, True, by=by)
+    return reply()
+
+
+@router.post("/{id}/unarchive")
+@permit(Action.UPDATE_WORKSPACE, workspace("id"))
+async def unarchive_workspace(id: RowId, by: Caller, api: TheApi) -> Reply[Empty]:
+    await api.services.workspaces.set_archived(id, False, by=by)
+    return reply()
+
+
+@router.post("/{id}/pin")
+@permit(Action.PIN_WORKSPACE, VISIBLE)
+async def pin_workspace(id: RowId, by: Caller, visible: Visible, api: TheApi) -> Reply[Empty]:
+    await api.reads.workspaces.workspace(id, visible)
+    await api.services.workspaces.set_pinned(id, True, by=by)
+    return reply()
+
+
+@router.post("/{id}/unpin")
+@permit(Action.PIN_WORKSPACE, VISIBLE)
+async def unpin_workspace(id: RowId, by: Caller, visible: Visible, api: TheApi) -> Reply[Empty]:
+    await api.reads.workspaces.workspace(id, visible)
+    await api.services.workspaces.set_pinned(id, False, by=by)
+    return reply()
+
+
+@router.get("/{workspace_id}/available-resource-pools")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def list_projects(
-    id: RowId, query: Filters, visible: Visible, api: TheApi
-) -> Reply[ProjectsReply]:
-    if id:
-        await api.reads.workspaces.workspace(id, visible)
-    rows = [
-        row
-        for row in await api.reads.workspaces.projects(id, visible)
-        if query.wants(row.project, row.username)
-    ]
-    page = cut(query.order(rows, lambda row: row.project), query.page())
-    items = [project(row) for row in page.rows]
-    return reply({"projects": items, "pagination": pagination(page)})
+async def workspace_pools(
+    workspace_id: RowId, query: Annotated[Paging, Query()], visible: Visible, api: TheApi
+) -> Reply[PoolsReply]:
+    """All of them: no pool is kept for some workspaces."""
+    await api.reads.workspaces.workspace(workspace_id, visible)
+    names = sorted(api.services.cluster.pools())
+    page = cut(names, query.page())
+    return reply({"resourcePools": list(page.rows), "pagination": pagination(page)})
 
 
-@router.get("/api/v1/projects/{id}")
+@router.get("/{id}/list-namespace-bindings")
 @permit(Action.VIEW_WORKSPACES, VISIBLE)
-async def get_project(id: RowId, visible: Visible, api: TheApi) -> Reply[ProjectReply]:
-    return reply({"project": project(await api.reads.workspaces.project(id, visible))})
+async def namespace_bindings(
+    id: RowId, visible: Visible, api: TheApi
+) -> Reply[NamespaceBindingsReply]:
+    await api.reads.workspaces.workspace(id, visible)
+    return reply({"namespaceBindings": {}})
+
+
+@router.post("/{workspace_id}/namespace-bindings")
+@permit(Action.ADMINISTRATE_WORKSPACES, workspace("workspace_id"))
+async def bind_namespace(workspace_id: RowId) -> Reply[Empty]:
+    raise no_kubernetes()
+
+
+@router.delete("/{workspace_id}/namespace-bindings")
+@permit(Action.ADMINISTRATE_WORKSPACES, workspace("workspace_id"))
+async def unbind_namespace(workspace_id: RowId) -> Reply[Empty]:
+    raise no_kubernetes()
+
+
+@router.post("/{id}/set-resource-quota")
+@permit(Action.ADMINISTRATE_WORKSPACES, workspace("id"))
+async def set_resource_quota(id: RowId) -> Reply[Empty]:
+    raise no_kubernetes()
+
+
+async def _changed(
+    api: ApiContext, workspace_id: int, by: Principal, visible: Visibility
+) -> Reply[ChangedWorkspaceReply]:
+    row = await api.reads.workspaces.workspace(workspace_id, visible, reader=by.user_id)
+    return reply({"workspace": wire.workspace(row), "namespaceBindings": {}})

@@ -6,6 +6,7 @@ from master.allocations.identities import WorkspaceUser
 from master.api.enums import WorkspaceState
 from master.api.values import time
 from master.api.workspaces.replies import AgentUserGroup, Project, Workspace
+from master.store import tables
 from master.workspaces.queries import ProjectRow, WorkspaceRow
 
 
@@ -19,10 +20,10 @@ def workspace(row: WorkspaceRow) -> Workspace:
         "username": row.username,
         "numProjects": row.num_projects,
         "numExperiments": row.num_experiments,
-        "pinned": False,
-        "pinnedAt": None,
-        "state": WorkspaceState.UNSPECIFIED,
-        "errorMessage": "",
+        "pinned": row.pinned_at is not None,
+        "pinnedAt": time(row.pinned_at),
+        "state": _state(row.workspace),
+        "errorMessage": row.workspace.error,
         "agentUserGroup": _agent_user(row.workspace.agent_user_group),
         "checkpointStorageConfig": None,
     }
@@ -44,9 +45,9 @@ def project(row: ProjectRow) -> Project:
     return {
         "id": row.project.id,
         "name": row.project.name,
-        "key": row.project.name[:5].upper(),
+        "key": row.project.key,
         "description": row.project.description,
-        "notes": [],
+        "notes": row.project.notes,
         "archived": row.project.archived or row.workspace_archived,
         "immutable": row.project.immutable,
         "userId": row.project.user_id,
@@ -57,6 +58,10 @@ def project(row: ProjectRow) -> Project:
         "numActiveExperiments": row.num_active_experiments,
         "numRuns": row.num_runs,
         "lastExperimentStartedAt": time(row.last_experiment_at),
-        "state": WorkspaceState.UNSPECIFIED,
-        "errorMessage": "",
+        "state": _state(row.project),
+        "errorMessage": row.project.error,
     }
+
+
+def _state(of: tables.Workspace | tables.Project) -> WorkspaceState:
+    return WorkspaceState[of.state or "UNSPECIFIED"]

@@ -45,7 +45,7 @@ Change: TypeAlias = Callable[[Any], Any]
 
 def masked(document: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a configuration, JSON-able, with every secret as `********`."""
-    return _Walk(lambda secret: MASK, _without_passwords).section(document)
+    return _Walk(lambda secret: MASK, without_passwords).section(document)
 
 
 def replaced(document: Mapping[str, Any], change: Change) -> dict[str, Any]:
@@ -65,11 +65,25 @@ def holds_mask(document: Mapping[str, Any]) -> bool:
     return MASK in seen
 
 
+def values(document: Mapping[str, Any]) -> set[str]:
+    """Every secret in a configuration that is text."""
+    found: set[str] = set()
+
+    def look(secret: Any) -> Any:
+        if isinstance(secret, str):
+            found.add(secret)
+        return secret
+
+    replaced(document, look)
+    return found
+
+
 def is_reference(secret: str) -> bool:
     return secret.startswith(REFERENCE)
 
 
-def _without_passwords(text: str) -> str:
+def without_passwords(text: str) -> str:
+    """Without those in URLs."""
     if "://" not in text:
         return text
     return _URL_SIGNATURE.sub(MASK, _URL_PASSWORD.sub(rf"\1:{MASK}@", text))

@@ -16,8 +16,12 @@ from master.core.searcher.types import (
     Event,
     ExitReason,
     InitialTrials,
+    PointChosen,
+    SearchClosed,
     Shutdown,
     Stop,
+    StopAsked,
+    TrialAdded,
     TrialContinued,
     TrialCreated,
     TrialExited,
@@ -57,6 +61,23 @@ def event_to_json(event: Event) -> JsonObject:
             }
         case TrialContinued(request_id):
             return {"type": "trial_continued", "request_id": request_id}
+        case TrialAdded(key, hparams, checkpoint):
+            return {
+                "type": "trial_added",
+                "key": key,
+                "hparams": _without_non_finite(hparams),
+                **_from_checkpoint(checkpoint),
+            }
+        case StopAsked(request_id):
+            return {"type": "stop_asked", "request_id": request_id}
+        case SearchClosed():
+            return {"type": "search_closed"}
+        case PointChosen(request_id, hparams):
+            return {
+                "type": "point_chosen",
+                "request_id": request_id,
+                "hparams": _without_non_finite(hparams),
+            }
 
 
 def event_from_json(data: JsonMapping) -> Event:
@@ -83,17 +104,26 @@ def _event(data: JsonMapping) -> Event:
             return TrialProgress(id_, _with_non_finite(fraction))
         case {"type": "trial_continued", "request_id": str(id_)}:
             return TrialContinued(id_)
+        case {"type": "trial_added", "key": str(key), "hparams": hparams}:
+            return TrialAdded(key, hparams, data.get("checkpoint"))
+        case {"type": "stop_asked", "request_id": str(id_)}:
+            return StopAsked(id_)
+        case {"type": "search_closed"}:
+            return SearchClosed()
+        case {"type": "point_chosen", "request_id": str(id_), "hparams": hparams}:
+            return PointChosen(id_, hparams)
     raise InvalidArgument(f"not a searcher event: {dict(data)!r}")
 
 
 def action_to_json(action: Action) -> JsonObject:
     match action:
-        case Create(request_id, trial_seed, hparams):
+        case Create(request_id, trial_seed, hparams, checkpoint):
             return {
                 "type": "create",
                 "request_id": request_id,
                 "trial_seed": trial_seed,
                 "hparams": _without_non_finite(hparams),
+                **_from_checkpoint(checkpoint),
             }
         case Stop(request_id):
             return {"type": "stop", "request_id": request_id}
@@ -111,12 +141,16 @@ def action_from_json(data: JsonMapping) -> Action:
             "hparams": hparams,
         }:
             # Strings stay strings here: a hyperparameter may well be called "NaN", none can be it.
-            return Create(id_, seed, hparams)
+            return Create(id_, seed, hparams, data.get("checkpoint"))
         case {"type": "stop", "request_id": str(id_)}:
             return Stop(id_)
         case {"type": "shutdown", "cancel": bool(cancel), "failure": bool(failure)}:
             return Shutdown(cancel=cancel, failure=failure)
     raise InvalidArgument(f"not a searcher action: {dict(data)!r}")
+
+
+def _from_checkpoint(checkpoint: str | None) -> JsonObject:
+    return {} if checkpoint is None else {"checkpoint": checkpoint}
 
 
 def _without_non_finite(value: Any) -> Any:

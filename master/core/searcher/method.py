@@ -32,6 +32,8 @@ class TrialRecord:
     stopped: bool = False
     """The method has asked for its end."""
     closed: bool = False
+    awaits_point: bool = False
+    """A sampler is still to choose its hyperparameters: it must not run before."""
 
     @property
     def is_invalid(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from master.core.searcher.adaptive import Tournament
 from master.core.searcher.asha import Asha
+from master.core.searcher.external import External
 from master.core.searcher.random_search import RandomSearch
 from master.core.searcher.search import Search
 
@@ -30,6 +31,8 @@ def planned_trials(search: Search) -> Sequence[PlannedTrials]:
             return _stopped_at((bracket,))
         case RandomSearch(max_trials=count):  # a grid is one, too
             return (PlannedTrials(count),)
+        case External():
+            return ()
         case other:
             raise TypeError(f"{type(other).__name__} has no preview")
 

@@ -43,11 +43,11 @@ class TrialFactory:
         """A trial at a random point of the space."""
         return self.at(sample(self._space, self._draws))
 
-    def at(self, hparams: JsonMapping) -> Create:
+    def at(self, hparams: JsonMapping, *, checkpoint: str | None = None) -> Create:
         """A trial at a given point: only its identity and seed are drawn."""
         request_id = uuid.UUID(bytes=self._draws.bytes16(), version=4)
         seed = self._draws.below(TRIAL_SEEDS)
-        return Create(request_id=str(request_id), trial_seed=seed, hparams=hparams)
+        return Create(str(request_id), seed, hparams, checkpoint)
 
     def rng_state(self) -> RngState:
         return self._draws.state()

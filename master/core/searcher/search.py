@@ -20,6 +20,7 @@ from typing import Any
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
+from master.core.searcher.external import External, ExternalState
 from master.core.searcher.method import Actions, Method, ProgressSum, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
@@ -31,20 +32,25 @@ from master.core.searcher.types import (
     Event,
     ExitReason,
     InitialTrials,
+    PointChosen,
     RequestId,
+    SearchClosed,
     Shutdown,
     Stop,
+    StopAsked,
+    TrialAdded,
     TrialContinued,
     TrialCreated,
+    TrialEvent,
     TrialExited,
     TrialExitedEarly,
     TrialProgress,
     ValidationCompleted,
 )
-from windlass.base.errors import NotFound
+from windlass.base.errors import InvalidState, NotFound
 from windlass.base.formats.json_types import JsonMapping
 
-MethodState = CountState | AshaState | TournamentState
+MethodState = CountState | AshaState | TournamentState | ExternalState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ class Search:
     method: Method[Any]
     space: Nested
     seed: int
+    sampler: str = ""
+    """What chooses the hyperparameters of its trials; empty: its random stream."""
 
     @classmethod
     def from_config(cls, searcher: JsonMapping, hyperparameters: JsonMapping, seed: int) -> Search:
@@ -83,7 +91,8 @@ class Search:
         Raises InvalidConfig for what no search could run with.
         """
         space = parse_space(hyperparameters)
-        return cls(build_method(read_settings(searcher), space), space, seed)
+        sampler = (searcher.get("windlass_sampler") or {}).get("name", "")
+        return cls(build_method(read_settings(searcher), space), space, seed, sampler)
 
     def start(self) -> SearchState:
         """The state before any event."""
@@ -93,10 +102,19 @@ class Search:
         """The state after the event, and what to do now, in order.
 
         Raises InvalidArgument if a report lacks what the method needs, NotFound for a trial that is not of this
-        search; the given state stays valid.
+        search, InvalidState for what a client may not add; the given state stays valid.
         """
-        if isinstance(event, InitialTrials):
-            return self._begin(state)
+        match event:
+            case InitialTrials():
+                return self._begin(state)
+            case TrialAdded():
+                return self._added(state, event)
+            case SearchClosed():
+                return self._search_closed(state)
+            case _:
+                return self._on_trial(state, event)
+
+    def _on_trial(self, state: SearchState, event: TrialEvent) -> tuple[SearchState, Actions]:
         record = state.trials.get(event.request_id)
         if record is None:
             raise NotFound("trial", event.request_id)
@@ -115,6 +133,12 @@ class Search:
                 return self._exited(state, record, event)
             case TrialProgress():
                 return _progressed(state, record, event), ()
+            case StopAsked():
+                return _stop_asked(state, record, event)
+            case PointChosen():
+                return state.with_records(
+                    {event.request_id: replace(record, awaits_point=False)}
+                ), ()
 
     def progress(self, state: SearchState) -> float:
         """From 0 to 1, by the method's own measure; it may go back when new trials start."""
@@ -122,13 +146,35 @@ class Search:
 
     def is_over(self, state: SearchState) -> bool:
         """Whether the shutdown has been sent: every trial that was asked for has ended."""
+        if isinstance(state.method, ExternalState):
+            return state.method.closed and state.closed == len(state.trials)
         return bool(state.trials) and state.closed == len(state.trials)
 
     def _begin(self, state: SearchState) -> tuple[SearchState, Actions]:
         if state.trials:
             return state, ()
         trials = TrialFactory(state.rng, self.space)
-        return _applied(state, trials, self.method.begin(state.method, trials))
+        return self._applied(state, trials, self.method.begin(state.method, trials))
+
+    def _added(self, state: SearchState, event: TrialAdded) -> tuple[SearchState, Actions]:
+        method, of_method = self._external(state)
+        trials = TrialFactory(state.rng, self.space)
+        return self._applied(state, trials, method.add(of_method, event, trials))
+
+    def _search_closed(self, state: SearchState) -> tuple[SearchState, Actions]:
+        _, of_method = self._external(state)
+        if of_method.closed:
+            return state, ()
+        state = replace(state, method=replace(of_method, closed=True))
+        return state, ((_shutdown(state),) if self.is_over(state) else ())
+
+    def _external(self, state: SearchState) -> tuple[External, ExternalState]:
+        if isinstance(self.method, External) and isinstance(state.method, ExternalState):
+            return self.method, state.method
+        raise InvalidState(
+            "this search makes its trials itself: only those of the searcher windlass_external are"
+            " added by a client"
+        )
 
     def _validated(
         self, state: SearchState, record: TrialRecord, event: ValidationCompleted
@@ -137,7 +183,7 @@ class Search:
             return state, ()
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_validation(state.method, event.request_id, event.metrics, trials)
-        return _applied(state, trials, step)
+        return self._applied(state, trials, step)
 
     def _exited_early(
         self, state: SearchState, record: TrialRecord, event: TrialExitedEarly
@@ -147,7 +193,7 @@ class Search:
         state = state.with_records({event.request_id: replace(record, early_exit=event.reason)})
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_early_exit(state.method, event.request_id, event.reason, trials)
-        return _applied(state, trials, step)
+        return self._applied(state, trials, step)
 
     def _exited(
         self, state: SearchState, record: TrialRecord, event: TrialExited
@@ -156,10 +202,25 @@ class Search:
         state = replace(state, closed=state.closed + 1)
         trials = TrialFactory(state.rng, self.space)
         step = self.method.on_exit(state.method, event.request_id, trials)
-        state, actions = _applied(state, trials, step)
+        state, actions = self._applied(state, trials, step)
         if self.is_over(state):
             actions = (*actions, _shutdown(state))
         return state, actions
+
+    def _applied(
+        self, state: SearchState, trials: TrialFactory, step: tuple[MethodState, Actions]
+    ) -> tuple[SearchState, Actions]:
+        """The state after a step of the method: its own, the random stream, and the trials it created and stopped."""
+        method, actions = step
+        changed: dict[RequestId, TrialRecord] = {}
+        for action in actions:
+            if isinstance(action, Create):
+                changed[action.request_id] = TrialRecord(awaits_point=bool(self.sampler))
+            elif isinstance(action, Stop):
+                changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
+        if changed:
+            state = state.with_records(changed)
+        return replace(state, rng=trials.rng_state(), method=method), actions
 
 
 def replay(search: Search, events: Iterable[Event]) -> tuple[SearchState, list[Actions]]:
@@ -178,22 +239,6 @@ def resume(
     return state, answers
 
 
-def _applied(
-    state: SearchState, trials: TrialFactory, step: tuple[MethodState, Actions]
-) -> tuple[SearchState, Actions]:
-    """The state after a step of the method: its own, the random stream, and the trials it created and stopped."""
-    method, actions = step
-    changed: dict[RequestId, TrialRecord] = {}
-    for action in actions:
-        if isinstance(action, Create):
-            changed[action.request_id] = TrialRecord()
-        elif isinstance(action, Stop):
-            changed[action.request_id] = replace(state.trials[action.request_id], stopped=True)
-    if changed:
-        state = state.with_records(changed)
-    return replace(state, rng=trials.rng_state(), method=method), actions
-
-
 def _received(state: SearchState, record: TrialRecord, event: TrialCreated) -> SearchState:
     if record.received:
         return state
@@ -208,6 +253,15 @@ def _progressed(state: SearchState, record: TrialRecord, event: TrialProgress) -
     return state.with_records({event.request_id: replace(record, received=True, progress=fraction)})
 
 
+def _stop_asked(
+    state: SearchState, record: TrialRecord, event: StopAsked
+) -> tuple[SearchState, Actions]:
+    if record.stopped:
+        return state, ()
+    state = state.with_records({event.request_id: replace(record, stopped=True)})
+    return state, (Stop(event.request_id),)
+
+
 def _continued(state: SearchState, record: TrialRecord, event: TrialContinued) -> SearchState:
     again = replace(record, closed=False, early_exit=None, stopped=False, progress=0.0)
     return replace(
@@ -217,6 +271,8 @@ def _continued(state: SearchState, record: TrialRecord, event: TrialContinued) -
 
 def _shutdown(state: SearchState) -> Shutdown:
     exits = [record.early_exit for record in state.trials.values()]
+    if not exits:
+        return Shutdown()
     return Shutdown(
         cancel=all(e is ExitReason.USER_CANCELED for e in exits),
         failure=all(e is ExitReason.ERRORED for e in exits),

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from master.core.searcher.adaptive import Tournament
 from master.core.searcher.asha import Asha, power, rung_units
 from master.core.searcher.brackets import Bracket, Mode, bracket_rungs, plan_brackets, rung_count
+from master.core.searcher.external import External
 from master.core.searcher.grid import GridSearch
 from master.core.searcher.random_search import RandomSearch
 from master.core.searcher.space import Nested
@@ -31,11 +32,11 @@ MAX_BRACKETS = 100
 MAX_FIRST_TRIALS = 20_000
 """Trials that start at once: twice what a master is built to keep alive."""
 
-SearchMethod: TypeAlias = RandomSearch | GridSearch | Asha | Tournament
+SearchMethod: TypeAlias = RandomSearch | GridSearch | Asha | Tournament | External
 
-NAMES = ("single", "random", "grid", "async_halving", "adaptive_asha")
+NAMES = ("single", "random", "grid", "async_halving", "adaptive_asha", "windlass_external")
 
-REMOVED = ("custom", "adaptive", "adaptive_simple", "sync_halving")
+REMOVED = ("custom", "pbt", "adaptive", "adaptive_simple", "sync_halving")
 """Names that old experiments may carry and no new one may use."""
 
 AtLeastOne: TypeAlias = Annotated[int, Field(ge=1)]
@@ -60,6 +61,10 @@ class RandomSettings(_Settings):
 class GridSettings(_Settings):
     name: Literal["grid"]
     max_concurrent_trials: AtLeastZero = 16
+
+
+class ExternalSettings(_Settings):
+    name: Literal["windlass_external"]
 
 
 class _HalvingSettings(_Settings):
@@ -87,7 +92,12 @@ class AdaptiveSettings(_HalvingSettings):
 
 
 Settings: TypeAlias = (
-    SingleSettings | RandomSettings | GridSettings | AshaSettings | AdaptiveSettings
+    SingleSettings
+    | RandomSettings
+    | GridSettings
+    | AshaSettings
+    | AdaptiveSettings
+    | ExternalSettings
 )
 
 
@@ -148,6 +158,8 @@ def _method(settings: Settings, space: Nested) -> SearchMethod:
             )
         case GridSettings():
             return GridSearch.over(space, settings.max_concurrent_trials)
+        case ExternalSettings():
+            return External()
         case AshaSettings():
             return _asha(
                 settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.adaptive import TournamentState
 from master.core.searcher.asha import AshaState
+from master.core.searcher.external import ExternalState
 from master.core.searcher.method import ProgressSum, TrialRecord
 from master.core.searcher.random_search import CountState
 from master.core.searcher.rng import RngState
@@ -13,10 +14,11 @@ from master.core.searcher.types import ExitReason
 from windlass.base.errors import InvalidArgument
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
-_KINDS: dict[str, type[CountState] | type[AshaState] | type[TournamentState]] = {
+_KINDS: dict[str, type[MethodState]] = {
     "count": CountState,
     "asha": AshaState,
     "tournament": TournamentState,
+    "external": ExternalState,
 }
 _NAMES = {type_: name for name, type_ in _KINDS.items()}
 
@@ -62,6 +64,8 @@ def _record_to_json(record: TrialRecord) -> JsonObject:
         data["stopped"] = True
     if record.closed:
         data["closed"] = True
+    if record.awaits_point:
+        data["awaits_point"] = True
     return data
 
 
@@ -73,4 +77,5 @@ def _record_from_json(data: JsonMapping) -> TrialRecord:
         early_exit=None if early_exit is None else ExitReason(early_exit),
         stopped=data.get("stopped", False),
         closed=data.get("closed", False),
+        awaits_point=data.get("awaits_point", False),
     )

@@ -60,15 +60,48 @@ class TrialContinued:
     request_id: RequestId
 
 
-Event: TypeAlias = (
-    InitialTrials
-    | TrialCreated
+@dataclass(frozen=True, slots=True)
+class TrialAdded:
+    """A client adds a trial. It chose `key`: what it sends again with the same one is the same trial."""
+
+    key: str
+    hparams: JsonMapping
+    checkpoint: str | None = None
+    """Where the trial starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A user has seen enough of the trial: it is done."""
+
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class SearchClosed:
+    """A client adds no trials any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointChosen:
+    """A sampler has chosen hyperparameters for a trial that waited for them."""
+
+    request_id: RequestId
+    hparams: JsonMapping
+
+
+TrialEvent: TypeAlias = (
+    TrialCreated
     | ValidationCompleted
     | TrialExitedEarly
     | TrialExited
     | TrialProgress
     | TrialContinued
+    | StopAsked
+    | PointChosen
 )
+"""About one trial, which must be there."""
+Event: TypeAlias = InitialTrials | TrialAdded | SearchClosed | TrialEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +111,8 @@ class Create:
     request_id: RequestId
     trial_seed: int
     hparams: JsonMapping = field(default_factory=dict)
+    checkpoint: str | None = None
+    """Where it starts, if not where every trial of its experiment does."""
 
 
 @dataclass(frozen=True, slots=True)

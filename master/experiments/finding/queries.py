@@ -59,6 +59,7 @@ class RunPlace(NamedTuple):
     experiment_id: int
     project_id: int
     archived: bool
+    experiment_archived: bool
     is_multitrial: bool
 
 
@@ -174,7 +175,7 @@ def _whole_runs() -> Select[tables.Trial, tables.Experiment, str, int, str, bool
             _W.id,
             _W.name,
             statements.parent_archived(),
-            statements.local_id(_P.name, _T.id),
+            statements.local_id(_P.key, _T.local_number),
             count.correlate(_T).scalar_subquery(),
             size.correlate(_T).scalar_subquery(),
         )

@@ -21,6 +21,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    not_,
     null,
     or_,
     select,
@@ -121,9 +122,10 @@ class Runs:
             "experimentId": _E.id,
             "externalRunId": null(),
             "localId": (
-                select(local_id(_P.name, _T.id)).where(of_project).correlate(_E, _T)
+                select(local_id(_P.key, _T.local_number)).where(of_project).correlate(_E, _T)
             ).scalar_subquery(),
             "isExpMultitrial": _is_multitrial(self.db),
+            "archived": run_archived(),
             "parentArchived": (
                 select(parent_archived())
                 .join_from(_P, _W, _W.id == _P.workspace_id)
@@ -203,9 +205,9 @@ def parent_archived() -> ColumnElement[bool]:
     return or_(_P.archived, _W.archived)
 
 
-def local_id(project: SQLColumnExpression[str], run: SQLColumnExpression[int]) -> Expression:
+def local_id(key: SQLColumnExpression[str], number: SQLColumnExpression[int]) -> Expression:
     """The project's key, and a number that no other run of it has."""
-    return func.upper(func.substr(project, 1, 5)).concat("-").concat(cast(run, String))
+    return key.concat("-").concat(cast(number, String))
 
 
 def _of_experiment(db: Portable) -> Mapping[str, SQLColumnExpression[Any]]:
@@ -222,11 +224,17 @@ def _of_experiment(db: Portable) -> Mapping[str, SQLColumnExpression[Any]]:
     }
 
 
-def run_places(db: Portable) -> Select[int, str, int, int, bool, bool]:
+def run_places(db: Portable) -> Select[int, str, int, int, bool, bool, bool]:
     """Of all runs."""
-    return select(_T.id, _T.state, _E.id, _E.project_id, _E.archived, _is_multitrial(db)).join(
-        _E, _E.id == _T.experiment_id
-    )
+    return select(
+        *(_T.id, _T.state, _E.id, _E.project_id),
+        *(run_archived(), _E.archived, _is_multitrial(db)),
+    ).join(_E, _E.id == _T.experiment_id)
+
+
+def run_archived() -> ColumnElement[bool]:
+    """By itself, or with its experiment."""
+    return or_(_T.archived, _E.archived)
 
 
 def _is_multitrial(db: Portable) -> ColumnElement[bool]:
@@ -248,7 +256,7 @@ def _size(where: ColumnElement[bool]) -> Select[int]:
 def conditions(subject: Subject, db: Portable, wanted: Filter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if not wanted.show_archived:
-        found.append(_E.archived.is_(false()))
+        found.append(not_(subject.column("archived")))
     if wanted.root is not None:
         found.append(_Translator(subject, db).node(wanted.root))
     return found

@@ -58,7 +58,8 @@ def continued(state: ExperimentState, env: Env, trials: Sequence[ContinuedTrial]
     )
     for one in trials:
         trial = state.trials[one.request_id]
-        builder.put(_again(trial, one))
+        awaits_point = state.searcher.trials[one.request_id].awaits_point
+        builder.put(replace(_again(trial, one), awaits_point=awaits_point))
         rows.operations.extend(_trial_rows(state, env, trial, one))
     for one in trials:
         feed(builder, TrialContinued(one.request_id))
@@ -121,6 +122,7 @@ def _trial_rows(
         "trial_id": trial.id,
         "created_at": env.now,
         "ended_at": None,
+        "log_retention_days": state.config.log_retention_days,
     }
     uow.insert(tables.Task, task)
     where: Mapping[str, object] = {"id": trial.id, "task_id": trial.task_id}

@@ -10,12 +10,20 @@ from master.experiments.lifecycle.state import TrialState
 
 INVALID_HP_GRACE = timedelta(seconds=10)
 """How long a task may take to leave after it reported invalid hyperparameters."""
+SILENT_AFTER = timedelta(minutes=5)
+"""The process of an unmanaged trial is taken for lost: its client sends a heartbeat every minute."""
 
 
 def deadline_of(trial: TrialState) -> datetime | None:
-    """Preemption timeout, pause after a failed start, or the end of the grace for a daemon or hyperparameters."""
+    """Preemption timeout, pause after a failed start, or the end of the grace for a daemon or hyperparameters.
+
+    Of an unmanaged trial: when its process has been silent for too long.
+    """
     if trial.phase.is_terminal:
         return None
+    if trial.last_activity is not None:
+        silent = trial.last_activity + SILENT_AFTER
+        return silent if trial.not_lost_before is None else max(silent, trial.not_lost_before)
     allocation = trial.open_allocation
     if allocation is None:
         return trial.not_before

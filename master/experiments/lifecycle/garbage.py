@@ -64,8 +64,15 @@ def task_row(garbage: Mapping[str, object], owner: int) -> dict[str, object]:
 
 
 def row_at_end(state: ExperimentState) -> dict[str, object] | None:
-    """For an experiment that ends with this state; None if it has no checkpoint."""
-    if state.ended_at is None or not any(t.latest_checkpoint for t in state.trials.values()):
+    """For an experiment that ends with this state; None if it has no checkpoint.
+
+    The checkpoints of an unmanaged one are its user's: nobody here knows whether it goes on.
+    """
+    if (
+        state.ended_at is None
+        or state.unmanaged
+        or not any(t.latest_checkpoint for t in state.trials.values())
+    ):
         return None
     # Derived: a step is pure.
     task = uuid.uuid5(uuid.NAMESPACE_OID, f"{state.job_id} {state.ended_at.isoformat()}")

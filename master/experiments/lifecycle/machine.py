@@ -122,6 +122,8 @@ def progress_reported(
     trial = state.trials[request_id]
     if not trial.phase.is_terminal:
         builder.put(replace(trial, progress=fraction, progressed_at=env.now))
+        if state.unmanaged:
+            builder.state = replace(builder.state, progress=fraction)
         feed(builder, TrialProgress(request_id, fraction))
         settle_trials(builder, named(builder.events))
     return builder.done()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from master.allocations.machine import AllocationState
 from master.allocations.persistence import allocation_changes
 from master.core.persistent_map import PersistentMap
 from master.core.searcher.event_json import action_to_json, event_to_json
+from master.core.searcher.search import SearchState
 from master.core.searcher.state_json import state_to_json
 from master.core.searcher.types import ExitReason
 from master.experiments.lifecycle.garbage import row_at_end
+from master.experiments.lifecycle.run_numbers import number_runs
 from master.experiments.lifecycle.state import (
     ExperimentState,
     GroupMetrics,
@@ -40,6 +43,8 @@ def changes(transitions: Sequence[Transition[ExperimentState, ExperimentStep]]) 
             _trial_changes(uow, step.state, change)
             for before, after in change.allocations():
                 allocation_changes(uow, before, after)
+        if made := [change.after.id for change in step.trials if change.before is None]:
+            uow.extend(number_runs(step.state.id, since=min(made)))
         uow.insert(tables.SearcherEvent, *(_event_row(step.state.id, e) for e in step.events))
     if transitions:
         _experiment_changes(uow, transitions[0].before, transitions[-1].step.state)
@@ -105,13 +110,15 @@ def _trial_changes(uow: UnitOfWork, experiment: ExperimentState, change: TrialCh
                 "trial_id": new.id,
                 "created_at": new.created_at,
                 "ended_at": None,
+                "log_retention_days": experiment.config.log_retention_days,
             },
         )
         uow.insert(tables.Trial, {**_trial_key(experiment, new), **trial_row(new)})
     else:
         if changed := changed_values(trial_row(old), trial_row(new)):
             uow.update(tables.Trial, {"id": new.id}, changed, expect=1)
-        if new.ended_at is not None and old.ended_at is None:
+        went_on = new.ended_at is None and new.task_id == old.task_id
+        if new.ended_at != old.ended_at and (new.ended_at is not None or went_on):
             uow.update(tables.Task, {"id": new.task_id}, {"ended_at": new.ended_at})
 
 
@@ -126,7 +133,7 @@ def _trial_key(experiment: ExperimentState, trial: TrialState) -> dict[str, obje
         "warm_start_checkpoint": trial.warm_start_checkpoint,
         "run_metadata": None,
         "created_at": trial.created_at,
-        "last_activity": None,
+        "external_id": trial.external_id,
     }
 
 
@@ -159,6 +166,7 @@ def trial_row(trial: TrialState) -> dict[str, object]:
         "metric_groups": _GROUPS.dump(dict(metrics.groups)),
         "runner_state": trial.runner_state,
         "ended_at": trial.ended_at,
+        "last_activity": trial.last_activity,
     }
 
 
@@ -209,13 +217,17 @@ def trial_from_row(row: tables.Trial, allocation: AllocationState | None) -> Tri
         error=row.error,
         ended_at=row.ended_at,
         allocation=allocation,
+        external_id=row.external_id,
+        last_activity=row.last_activity,
     )
 
 
 def trials_in_order(
-    rows: Sequence[tables.Trial], allocations: Mapping[str, AllocationState]
+    rows: Sequence[tables.Trial], allocations: Mapping[str, AllocationState], searcher: SearchState
 ) -> PersistentMap[str, TrialState]:
     ordered = sorted(rows, key=lambda r: r.id)
-    return PersistentMap(
-        {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
-    )
+    trials = {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
+    waiting = [id_ for id_, record in searcher.trials.items() if record.awaits_point]
+    for request_id in waiting:
+        trials[request_id] = replace(trials[request_id], awaits_point=True)
+    return PersistentMap(trials)

@@ -3,7 +3,7 @@
     experiment   ACTIVE <-> PAUSED --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
     trial        ACTIVE           --> STOPPING_{COMPLETED,CANCELED,KILLED,ERROR} --> COMPLETED | CANCELED | ERROR
 
-A trial is PAUSED only in what users see: it is its experiment that is paused.
+A trial is PAUSED only in what users see: it is its experiment that is paused. `unmanaged` has those of others.
 """
 
 from __future__ import annotations
@@ -169,6 +169,8 @@ class TrialState:
     progress: float = 0.0
     progressed_at: datetime | None = None
     """When it last reported its progress. Not stored: only the pace of an allocation is learned from it."""
+    awaits_point: bool = False
+    """A sampler is still to choose its hyperparameters: it does not run before. Stored with the search."""
     searcher_stopped: bool = False
     early_exit: ExitReason | None = None
     early_exit_at: datetime | None = None
@@ -187,6 +189,12 @@ class TrialState:
     ended_at: datetime | None = None
     allocation: AllocationState | None = None
     """The current allocation, or the last one."""
+    external_id: str | None = None
+    """Of an unmanaged trial: what its process calls it."""
+    last_activity: datetime | None = None
+    """When the process of an unmanaged trial was last heard of; None before it starts."""
+    not_lost_before: datetime | None = None
+    """After a restart of the master, which heard nobody. Not stored."""
 
     @property
     def open_allocation(self) -> AllocationState | None:
@@ -206,6 +214,8 @@ class ExperimentState:
     searcher: SearchState
     created_at: datetime
     phase: Phase = Phase.PAUSED
+    unmanaged: bool = False
+    """Its processes run outside of the cluster: it has no allocations, and its search is asked nothing."""
     searcher_seq: int = 0
     """How many searcher events are logged."""
     trials: PersistentMap[str, TrialState] = field(default_factory=PersistentMap[str, TrialState])

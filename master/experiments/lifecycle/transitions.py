@@ -116,6 +116,8 @@ def _unseen_metric(trial: TrialState, metric: str) -> str:
 
 def feed(builder: StepBuilder, event: Event) -> None:
     """Tell the searcher, log it, carry out what it answers: creates in order, then stops, then the end."""
+    if builder.state.unmanaged:
+        return
     if builder.state.phase.is_stopping or builder.state.phase.is_terminal:
         return
     search = builder.env.search
@@ -163,7 +165,9 @@ def _create_trial(builder: StepBuilder, action: Create) -> None:
             hparams=action.hparams,
             seed=action.trial_seed,
             created_at=builder.env.now,
-            warm_start_checkpoint=experiment.config.searcher.source_checkpoint_uuid,
+            awaits_point=bool(builder.env.search.sampler),
+            warm_start_checkpoint=action.checkpoint
+            or experiment.config.searcher.source_checkpoint_uuid,
         )
     )
 
@@ -214,6 +218,8 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
 
     Closing a trial may create or stop others, or end the search: those are settled in the next round.
     """
+    if builder.state.unmanaged:
+        return
     while True:
         phase, logged = builder.state.phase, len(builder.events)
         everyone = touched is None or phase is not builder.settled
@@ -297,7 +303,7 @@ def step_allocation(builder: StepBuilder, trial: TrialState, step: allocation_ma
 
 def is_due(trial: TrialState, now: datetime) -> bool:
     """Whether a new allocation may be asked for."""
-    return trial.not_before is None or now >= trial.not_before
+    return not trial.awaits_point and (trial.not_before is None or now >= trial.not_before)
 
 
 def _request_allocation(builder: StepBuilder, trial: TrialState) -> None:

@@ -25,6 +25,7 @@ class ExperimentRow(NamedTuple):
     display_name: str
     project: tables.Project
     workspace_name: str
+    workspace_archived: bool
     num_trials: int
     checkpoint_count: int
     checkpoint_size: int
@@ -240,7 +241,7 @@ class ExperimentQueries:
 
 def _experiments(
     visible: Visibility,
-) -> Select[tables.Experiment, str, str, tables.Project, str, int, int, int]:
+) -> Select[tables.Experiment, str, str, tables.Project, str, bool, int, int, int]:
     return (
         select(
             _E,
@@ -248,6 +249,7 @@ def _experiments(
             _U.display_name,
             _P,
             _W.name,
+            _W.archived,
             _num_trials,
             _checkpoint_count,
             _checkpoint_size,
@@ -275,6 +277,8 @@ def _conditions(where: ExperimentFilter) -> list[ColumnElement[bool]]:
         conditions.append(_E.description.icontains(where.description, autoescape=True))
     if where.archived is not None:
         conditions.append(_E.archived.is_(where.archived))
+    if where.archived is False and not where.project_id:
+        conditions += [_P.archived.is_(False), _W.archived.is_(False)]
     if where.states:
         conditions.append(_E.state.in_(where.states))
     owners = []

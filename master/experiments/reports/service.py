@@ -87,7 +87,7 @@ class ReportService:
     async def metrics(self, report: PostedMetrics) -> None:
         """Store a report; tell the searcher of a validation; both in one commit."""
         check(report)
-        live, request_id = self._require_live(report.trial_id)
+        live, request_id = await self._require_live(report.trial_id)
         step = partial(report_metrics, request_id=request_id, report=report)
         while True:
             try:
@@ -103,7 +103,7 @@ class ReportService:
         return History(seen, [(row.id, report_from_row(row)) for row in rows])
 
     async def progress(self, trial_id: int, fraction: float) -> None:
-        live = self._experiments.live_of_trial(trial_id)
+        live = await self._live(trial_id)
         if live is None:
             await self._require_trial_row(trial_id)
             return
@@ -112,11 +112,11 @@ class ReportService:
         await live.apply(lambda s, e: machine.progress_reported(s, e, request_id, clamped))
 
     async def early_exit(self, trial_id: int, reason: ExitReason) -> None:
-        live, request_id = self._require_live(trial_id)
+        live, request_id = await self._require_live(trial_id)
         await live.apply(lambda s, e: machine.early_exit_reported(s, e, request_id, reason))
 
     async def runner_state(self, trial_id: int, text: str) -> None:
-        live = self._experiments.live_of_trial(trial_id)
+        live = await self._live(trial_id)
         if live is None:
             await self._require_trial_row(trial_id)
             return
@@ -163,7 +163,7 @@ class ReportService:
         if task.type != "TRIAL" or task.trial_id is None:
             raise InvalidArgument(f"task {report.task_id} is not a trial: it has no checkpoints")
         report = await self._with_own_storage(report, task.owner_id)
-        live = self._experiments.live_of_trial(task.trial_id)
+        live = await self._live(task.trial_id)
         if live is None:
             await self._late_checkpoint(report, task)
             return
@@ -270,9 +270,13 @@ class ReportService:
         await self._store.commit(uow)
         log.info("run metadata set", trial=trial_id, by=str(by))
 
-    def _require_live(self, trial_id: int) -> tuple[LiveExperiment, str]:
+    async def _live(self, trial_id: int) -> LiveExperiment | None:
+        """None for a managed trial that has ended: a process elsewhere may come back. Raises NotFound."""
+        return await self._experiments.unmanaged.of_trial(trial_id)
+
+    async def _require_live(self, trial_id: int) -> tuple[LiveExperiment, str]:
         """Its experiment, and its request id there."""
-        live = self._experiments.live_of_trial(trial_id)
+        live = await self._live(trial_id)
         if live is None:
             raise NotFound("running trial", trial_id)
         return live, live.trials.request_id(trial_id)

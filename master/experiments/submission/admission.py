@@ -27,6 +27,7 @@ from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
 from master.experiments.lifecycle.state import RunSettings
+from master.experiments.sampling.process import require_sampler
 from rm_backends.base import AllocationRequest, JobOrder, ResourceManager
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidConfig, NotFound, Unfulfillable, Unsatisfiable
@@ -38,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 MAX_WARNINGS = 100
 """More of them tell nobody more."""
+NO_POOL = ""
+"""Where unmanaged experiments run."""
 TIMED = (AsyncHalvingSearcher, AdaptiveAshaSearcher)
 """Searchers that must know how far a trial is."""
 
@@ -109,6 +112,7 @@ class Admission:
         settings = run_settings(config, pool)
         search = search_of(config)
         check_limits(search)
+        require_sampler(search.sampler)
         fit = self._fit(settings)
         told = chain(fit.notes, self._warnings(config, given, pool))
         return CheckedExperiment(
@@ -118,6 +122,34 @@ class Admission:
             warnings=fit.launch_warnings,
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
+
+    def check_unmanaged(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
+        """The same for an experiment that nothing here runs: it has no pool, and its storage is its user's. Blocks."""
+        raw = over_template(parse(text), template)
+        with naming(template):
+            if raw.get("bind_mounts"):
+                problem = "<config>.bind_mounts: an unmanaged experiment has none: nothing of it runs here"
+                raise InvalidConfig([problem], what="experiment configuration")
+            default = next((d.checkpoint_storage for d in self._policy.defaults.values()), {})
+            own = raw.get("checkpoint_storage")
+            config = complete(
+                raw,
+                defaults=ClusterDefaults(checkpoint_storage={} if own else default),
+                seed=self._seed(),
+                name=self._name(),
+                unmanaged=True,
+            )
+            search = search_of(config)
+            check_limits(search)
+            return CheckedExperiment(
+                config=config, settings=run_settings(config, NO_POOL), search=search
+            )
+
+    def _name(self) -> str:
+        return f"Experiment ({self._ids.uuid()[:8]})"
+
+    def _seed(self) -> int:
+        return int(self._clock.now().timestamp()) % 2**31
 
     def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
         """The complete configuration and its search, whether or not it could run here. Blocks."""
@@ -130,8 +162,6 @@ class Admission:
         self, raw: Mapping[str, Any], *, is_complete: bool = False, has_program: bool = True
     ) -> tuple[ExperimentConfig, str]:
         """With the defaults of its pool, which is answered, too."""
-        name = f"Experiment ({self._ids.uuid()[:8]})"
-        seed = int(self._clock.now().timestamp()) % 2**31
         resources = raw.get("resources") or {}
         wanted, aux = (
             str(resources.get("resource_pool") or ""),
@@ -140,7 +170,13 @@ class Admission:
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         # What lies under a complete one is in it already: lists would have it twice.
         defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
-        config = complete(raw, defaults=defaults, seed=seed, name=name, unmanaged=not has_program)
+        config = complete(
+            raw,
+            defaults=defaults,
+            seed=self._seed(),
+            name=self._name(),
+            unmanaged=not has_program,
+        )
         return config, pool
 
     def check_pool(self, settings: RunSettings) -> tuple[str, ...]:

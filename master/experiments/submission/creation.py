@@ -22,6 +22,8 @@ class NewExperiment:
     activate: bool = True
     parent_id: int | None = None
     project_id: int = 1
+    external_id: str | None = None
+    """Of an unmanaged experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,8 @@ def experiment_row(
         "labels": list(config.labels),
         "notes": "",
         "archived": False,
-        "unmanaged": False,
-        "external_id": None,
+        "unmanaged": state.unmanaged,
+        "external_id": new.external_id,
         "config": config.to_json(),
         "original_config": new.config,
         "model_definition": blob,

@@ -8,7 +8,7 @@ from master.core.expconf import ExperimentConfig
 from master.experiments.lifecycle.state import Phase
 from master.store.store import Store
 from master.store.tables import Checkpoint, Experiment
-from windlass.base.errors import InvalidConfig
+from windlass.base.errors import InvalidArgument, InvalidConfig
 
 COMPLETED = "COMPLETED"
 
@@ -27,11 +27,17 @@ class WarmStart:
             uuid = await self._newest(searcher.source_trial_id)
         elif searcher.source_checkpoint_uuid:
             uuid = searcher.source_checkpoint_uuid
-            await self._require(uuid)
+            if problem := await self._problem(uuid):
+                raise _invalid("source_checkpoint_uuid", problem)
         else:
             return config
         started = searcher.model_copy(update={"source_checkpoint_uuid": uuid})
         return config.model_copy(update={"searcher": started})
+
+    async def require(self, uuid: str, field: str) -> None:
+        """Raises InvalidArgument that names the field, unless a trial may start from this checkpoint."""
+        if problem := await self._problem(uuid):
+            raise InvalidArgument(f"{field}: {problem}")
 
     async def _newest(self, trial_id: int) -> str:
         checkpoints = await self._store.read(
@@ -42,24 +48,27 @@ class WarmStart:
         )
         if not checkpoints:
             raise _invalid("source_trial_id", f"trial {trial_id} has no checkpoint")
-        await self._require_kept(checkpoints[0], "source_trial_id")
+        if problem := await self._goes(checkpoints[0]):
+            raise _invalid("source_trial_id", problem)
         return checkpoints[0].uuid
 
-    async def _require(self, uuid: str) -> None:
+    async def _problem(self, uuid: str) -> str:
+        """Why nothing can start from it; empty: it can."""
         found = await self._store.read_one(select(Checkpoint).where(Checkpoint.uuid == uuid))
         if found is None:
-            raise _invalid("source_checkpoint_uuid", f'there is no checkpoint "{uuid}"')
+            return f'there is no checkpoint "{uuid}"'
         if found.state != COMPLETED:
             state = found.state.lower().replace("_", " ")
-            raise _invalid("source_checkpoint_uuid", f"checkpoint {uuid} is {state}")
-        await self._require_kept(found, "source_checkpoint_uuid")
+            return f"checkpoint {uuid} is {state}"
+        return await self._goes(found)
 
-    async def _require_kept(self, checkpoint: Checkpoint, key: str) -> None:
+    async def _goes(self, checkpoint: Checkpoint) -> str:
         state = await self._store.read_one(
             select(Experiment.state).where(Experiment.id == checkpoint.experiment_id)
         )
         if state == Phase.DELETING:
-            raise _invalid(key, f"the experiment of checkpoint {checkpoint.uuid} is being deleted")
+            return f"the experiment of checkpoint {checkpoint.uuid} is being deleted"
+        return ""
 
 
 def _invalid(key: str, problem: str) -> InvalidConfig:

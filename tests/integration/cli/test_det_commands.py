@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -69,6 +70,36 @@ def test_the_exit_code_says_how_it_ended(cluster: RealCluster) -> None:
     assert code == 1
     assert "before" in out
     assert "7" in err.splitlines()[-1]
+
+
+def test_what_operators_do(cluster: RealCluster, tmp_path: Path) -> None:
+    def done(*words: str) -> str:
+        process = start(cluster, *words, **cluster.login_as("admin"))
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        return out + err
+
+    message = ("master", "cluster-message")
+    done(*message, "set", "-m", "down at noon", "-d", "1h")
+    assert "down at noon" in done(*message, "get")
+    (tmp_path / "body.json").write_text('{"message": "later", "startTime": "2099-01-01T00:00:00Z"}')
+    path = "/api/v1/master/cluster_message"
+    done("api", "put", path, "--json", str(tmp_path / "body.json"))
+    assert json.loads(done("api", "GET", path))["clusterMessage"]["message"] == "later"
+    done(*message, "clear")
+    done("master", "log-level", "debug")
+    logged = done("master", "logs", "--tail", "50")
+    assert "[INFO]: cluster message cleared by=" in logged
+    assert "[WARNING]: log settings changed" in logged
+    assert json.loads(done("master", "show-config"))["log"]["level"] == "debug"
+    assert "Deleted 0 lines of logs" in done("task", "cleanup-logs")
+    times = ("2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
+    assert done("resources", "allocations", *times).startswith("allocation_id,")
+    assert done("resources", "raw", *times).startswith("experiment_id,")
+    days = ("2026-01-01", "2026-12-31", "--monthly")
+    assert done("resources", "aggregated", *days).startswith("aggregation_type,")
+    code, _, err = det(cluster, "api", "GET", "https://elsewhere/")
+    assert (code, "must begin with /" in err) == (1, True)
 
 
 def test_a_template_is_stored_and_launched_with(cluster: RealCluster, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import SINGLE
 from tests.fakes.populated_world import (
     COMMAND,
+    UNMANAGED,
     Populated,
     populated_world,
     routes,
@@ -46,6 +47,8 @@ ENDLESS = Expected(400, 400)
 """Anybody may ask; it is not asked for a metric, as the answer to that ends with the experiment."""
 ADMINS = Expected(403, 403)
 CREATE = Expected(200, 403)
+TAKEN = Expected(409, 403)
+"""Anybody may make one; the name is another's."""
 IN_RESULTS = Expected(200, 200)
 """Each target has its own answer, and it is an error."""
 PAGE = Expected(200, 200, 303)
@@ -53,7 +56,7 @@ PAGE = Expected(200, 200, 303)
 _EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
 _OF_EXPERIMENT = "/api/v1/experiments/{experiment_id}"
 _ALLOCATION = "/api/v1/allocations/{allocation_id}"
-RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive")
+RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move")
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,
@@ -79,6 +82,22 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/me": READ,
     "GET /users/me": READ,
     "GET /api/v1/master/config": ADMINS,
+    "PATCH /api/v1/master/config": ADMINS,
+    "GET /api/v1/master/logs": ADMINS,
+    "GET /api/v1/master/cluster_message": READ,
+    "PUT /api/v1/master/cluster_message": ADMINS,
+    "DELETE /api/v1/master/cluster_message": ADMINS,
+    "POST /api/v1/cleanup_logs": ADMINS,
+    f"PUT {_OF_EXPERIMENT}/retain_logs": OWNED,
+    "PUT /api/v1/trials/{trial_id}/retain_logs": OWNED,
+    f"PUT {_BULK}/retain_logs": IN_RESULTS,
+    "GET /api/v1/trials/{id}/remaining_log_retention_days": READ,
+    "GET /resources/allocation/allocations-csv": READ,
+    **{
+        f"GET {version}/resources/allocation/{form}": READ
+        for version in ("", "/api/v1")
+        for form in ("raw", "aggregated")
+    },
     "GET /api/v1/master/telemetry": OPEN,
     "POST /api/v1/preview-hp-search": CREATE,
     "POST /api/v1/experiments-search": READ,
@@ -129,9 +148,10 @@ EXPECTED: Mapping[str, Expected | None] = {
         f"POST {_EXPERIMENT}/{act}": OWNED
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    f"POST {_OF_EXPERIMENT}/move": OWNED,
     **{
         f"POST {_BULK}/{act}": IN_RESULTS
-        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive", "move")
     },
     **{f"POST /api/v1/{kind}": CREATE for kind in INTERACTIVE},
     **{f"GET /api/v1/{kind}": READ for kind in INTERACTIVE},
@@ -150,6 +170,12 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/trials/metrics/training_metrics": READ,
     "GET /api/v1/trials/metrics/validation_metrics": READ,
     "GET /api/v1/trials/{trial_id}": READ,
+    "PATCH /api/v1/trials/{trial_id}": OWNED,
+    "POST /api/v1/trials": OWNED,
+    "PUT /api/v1/trials": OWNED,
+    "GET /api/v1/trials/by-external-id/{external_experiment_id}/{external_trial_id}": READ,
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": OWNED,
+    "POST /task-logs": OWNED,
     "GET /api/v1/trials/{trial_id}/workloads": READ,
     "GET /api/v1/trials/{id}/checkpoints": READ,
     "GET /api/v1/trials/{trial_id}/logs": READ,
@@ -204,12 +230,33 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/users/{username}/by-username": READ,
     "PATCH /api/v1/users/{user_id}": OWNED,
     "GET /api/v1/workspaces": READ,
+    "POST /api/v1/workspaces": TAKEN,
     "GET /api/v1/workspaces/{id}": READ,
+    "PATCH /api/v1/workspaces/{id}": OWNED,
+    "DELETE /api/v1/workspaces/{id}": OWNED,
+    "POST /api/v1/workspaces/{id}/archive": OWNED,
+    "POST /api/v1/workspaces/{id}/unarchive": OWNED,
+    "POST /api/v1/workspaces/{id}/pin": CREATE,
+    "POST /api/v1/workspaces/{id}/unpin": CREATE,
+    "GET /api/v1/workspaces/{workspace_id}/available-resource-pools": READ,
+    "GET /api/v1/workspaces/{id}/list-namespace-bindings": READ,
+    "POST /api/v1/workspaces/{workspace_id}/namespace-bindings": ADMINS,
+    "DELETE /api/v1/workspaces/{workspace_id}/namespace-bindings": ADMINS,
+    "POST /api/v1/workspaces/{id}/set-resource-quota": ADMINS,
     "GET /api/v1/workspaces/{id}/projects": READ,
+    "POST /api/v1/workspaces/{workspace_id}/projects": TAKEN,
+    "GET /api/v1/projects/key/{key}": READ,
     "GET /api/v1/projects/{id}": READ,
+    "PATCH /api/v1/projects/{id}": OWNED,
+    "DELETE /api/v1/projects/{id}": OWNED,
+    "POST /api/v1/projects/{id}/archive": OWNED,
+    "POST /api/v1/projects/{id}/unarchive": OWNED,
+    "POST /api/v1/projects/{project_id}/notes": OWNED,
+    "PUT /api/v1/projects/{project_id}/notes": OWNED,
+    "POST /api/v1/projects/{project_id}/move": OWNED,
     "GET /api/v1/templates": READ,
     "GET /api/v1/templates/{template_name}": READ,
-    "POST /api/v1/templates/{template_name}": Expected(409, 403),
+    "POST /api/v1/templates/{template_name}": TAKEN,
     "PUT /api/v1/templates/{template_name}": OWNED,
     "PATCH /api/v1/templates/{template_name}": OWNED,
     "DELETE /api/v1/templates/{template_name}": OWNED,
@@ -227,6 +274,9 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
+    "POST /api/v1/windlass/experiments/{id}/trials": OWNED,
+    "POST /api/v1/windlass/experiments/{id}/searcher/close": OWNED,
+    "POST /api/v1/windlass/trials/{id}/stop": OWNED,
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
     "GET /api/v1/windlass/experiments/{id}/cost": READ,
     "GET /api/v1/windlass/fleet/costs": READ,
@@ -250,7 +300,21 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/experiments/continue": lambda there: {"id": there.experiment},
     "POST /api/v1/preview-hp-search": lambda there: {"config": yaml.safe_load(SINGLE)},
     f"POST {_OF_EXPERIMENT}/file": lambda there: {"path": "train.py"},
-    **{f"POST /api/v1/runs/{act}": lambda there: {"runIds": [there.trial]} for act in RUN_ACTIONS},
+    **{
+        f"POST /api/v1/runs/{act}": lambda there: {
+            "runIds": [there.trial],
+            "destinationProjectId": 1,
+        }
+        for act in RUN_ACTIONS
+    },
+    f"POST {_OF_EXPERIMENT}/move": lambda there: {"destinationProjectId": 1},
+    "POST /api/v1/workspaces": lambda there: {"name": "MINE"},
+    "PATCH /api/v1/workspaces/{id}": lambda there: {"name": "stolen"},
+    "POST /api/v1/workspaces/{workspace_id}/projects": lambda there: {"name": "MINE"},
+    "PATCH /api/v1/projects/{id}": lambda there: {"name": "stolen"},
+    "POST /api/v1/projects/{project_id}/notes": lambda there: {"name": "stolen"},
+    "PUT /api/v1/projects/{project_id}/notes": lambda there: {"notes": [{"name": "stolen"}]},
+    "POST /api/v1/projects/{project_id}/move": lambda there: {"destinationWorkspaceId": 1},
     **{
         f"POST /api/v1/trials/{{trial_id}}/{kind}_metrics": lambda there: {
             "trialRunId": 1,
@@ -260,12 +324,27 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for kind in ("training", "validation")
     },
     **{
-        f"POST {_BULK}/{act}": lambda there: {"experimentIds": [there.experiment]}
-        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
+        f"POST {_BULK}/{act}": lambda there: {
+            "experimentIds": [there.experiment],
+            "destinationProjectId": 1,
+        }
+        for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive", "move")
     },
+    "PATCH /api/v1/master/config": lambda there: {
+        "config": {"log": {"level": "LOG_LEVEL_ERROR"}},
+        "fieldMask": {"paths": ["log.level"]},
+    },
+    "PUT /api/v1/master/cluster_message": lambda there: {
+        "message": "stolen",
+        "startTime": "2026-01-01T00:00:00Z",
+    },
+    f"PUT {_OF_EXPERIMENT}/retain_logs": lambda there: {"numDays": 0},
+    "PUT /api/v1/trials/{trial_id}/retain_logs": lambda there: {"numDays": 0},
+    f"PUT {_BULK}/retain_logs": lambda there: {"experimentIds": [there.experiment], "numDays": 0},
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
+    "POST /api/v1/windlass/experiments/{id}/trials": lambda there: {"key": "1"},
     **{
         f"POST /api/v1/{kind}": lambda there: {
             "config": COMMAND,
@@ -279,6 +358,14 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
         for kind in INTERACTIVE
     },
     f"POST {_ALLOCATION}/another_port": lambda there: {"variable": "C10D_PORT", "taken": 1},
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda there: UNMANAGED,
+    "POST /api/v1/trials": lambda there: {"experimentId": there.unmanaged, "unmanaged": True},
+    "PUT /api/v1/trials": lambda there: {
+        "createTrialRequest": {"experimentId": there.unmanaged, "unmanaged": True},
+        "externalTrialId": "stolen",
+    },
+    "PATCH /api/v1/trials/{trial_id}": lambda there: {"state": "STATE_ERROR"},
+    "POST /task-logs": lambda there: [{"task_id": there.run.task_id, "log": "x"}],
     "POST /api/v1/trials/{trial_id}/metrics": lambda there: {
         "group": "validation",
         "metrics": {"trialRunId": 1, "stepsCompleted": 11, "metrics": {"avgMetrics": {"loss": 0}}},
@@ -310,7 +397,16 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},
 }
+_TIMES = "?timestampAfter=2026-01-01T00:00:00Z&timestampBefore=2026-01-02T00:00:00Z"
+_DAYS = (
+    "?startDate=2026-01-01&endDate=2026-01-02&period=RESOURCE_ALLOCATION_AGGREGATION_PERIOD_DAILY"
+)
 QUERIES = {
+    "/resources/allocation/allocations-csv": _TIMES,
+    "/resources/allocation/raw": _TIMES,
+    "/api/v1/resources/allocation/raw": _TIMES,
+    "/resources/allocation/aggregated": _DAYS,
+    "/api/v1/resources/allocation/aggregated": _DAYS,
     "/api/v1/trials/metrics/trial_metrics": "?trialIds={trial}&group=validation",
     "/api/v1/trials/metrics/training_metrics": "?trialIds={trial}",
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
@@ -341,9 +437,11 @@ async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
 
 
 async def everything(there: Populated) -> dict[str, list[str]]:
-    """All rows of the store and the lines of the task, to compare."""
+    """All rows of the store and the lines of the task, to compare; without pins, which are everybody's own."""
     store, found = there.world.services.store, {}
     for table in vars(tables).values():
+        if table is tables.WorkspacePin:
+            continue
         if isinstance(table, type) and issubclass(table, SQLModel) and hasattr(table, "__table__"):
             rows = await store.read(select(table))
             found[table.__name__] = sorted(row.model_dump_json() for row in rows)
@@ -422,7 +520,12 @@ async def test_the_owner_and_the_task_itself_get_through(there: Populated) -> No
     """Else the walk above would prove nothing."""
     world = there.world
     task = world.task_token(there.run)
-    reports = [name for name in EXPECTED if EXPECTED[name] is OWNED and _is_report(name)]
+    by_users = ("POST /api/v1/trials", "PUT /api/v1/trials")
+    reports = [
+        name
+        for name in EXPECTED
+        if EXPECTED[name] is OWNED and _is_report(name) and name not in by_users
+    ]
     notebook = world.task_token(_run_of(there, there.notebook))
     for name in reports:
         status, answer = await call(there, name, notebook if "/notebooks/" in name else task)

@@ -17,14 +17,20 @@ from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
+from master.cluster_message import ClusterMessages
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
+from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
+from master.logs.own_log import OwnLog
+from master.logs.retention import LogRetention
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
+from master.workspaces.projects import ProjectService
+from master.workspaces.service import WorkspaceService
 from rm_backends.agents.operator import Operator
 from tests.fakes.api_world import SINGLE, SPOT, ApiWorld, api_world
 from tests.fakes.one_bake import OneBake
@@ -40,8 +46,14 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        WorkspaceService,
+        ProjectService,
+        UnmanagedExperiments,
         OneInstance,
         OneBake,
+        ClusterMessages,
+        LogRetention,
+        OwnLog,
     ),
 )
 _BULK = "POST /api/v1/projects/{project_id}/experiments/"
@@ -70,8 +82,10 @@ class Here:
         ids = {
             "id": self.trial if "/trials/" in path else self.experiment,
             "experiment_id": self.experiment,
-            "project_id": -1,
+            "project_id": -1 if "/experiments/" in path else 1,
+            "workspace_id": 1,
             "run_id": self.trial,
+            "trial_id": self.trial,
             "task_id": next((self.tasks[kind] for kind in self.tasks if f"/{kind}/" in path), ""),
             "user_id": 2,
             "agent_id": "node-1",
@@ -81,6 +95,7 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
 
@@ -89,7 +104,9 @@ COMMAND = {"entrypoint": ["true"]}
 SHOWING = {"experimentIds": [1]}
 """What a TensorBoard has to name; other kinds have no such key."""
 Bodies = Mapping[str, Callable[[Here], Any]]
+UNMANAGED = {"config": "searcher: {name: single, metric: loss}", "unmanaged": True}
 BODIES: Bodies = {
+    "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda here: UNMANAGED,
     "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
     "PATCH /api/v1/experiments/{experiment_id}": lambda here: {
         "name": "another",
@@ -99,7 +116,27 @@ BODIES: Bodies = {
         _BULK + act: lambda here: {"experimentIds": [here.experiment]}
         for act in ("activate", "pause", "cancel", "kill", "archive", "unarchive")
     },
+    _BULK + "move": lambda here: {"experimentIds": [here.experiment], "destinationProjectId": 1},
+    "POST /api/v1/experiments/{experiment_id}/move": lambda here: {"destinationProjectId": 1},
+    "POST /api/v1/runs/move": lambda here: {"runIds": [here.trial], "destinationProjectId": 1},
+    "POST /api/v1/workspaces": lambda here: {"name": "lab"},
+    "POST /api/v1/workspaces/{workspace_id}/projects": lambda here: {"name": "vision"},
+    "POST /api/v1/projects/{project_id}/move": lambda here: {"destinationWorkspaceId": 1},
     "POST /api/v1/experiments/continue": lambda here: {"id": here.experiment},
+    "PUT /api/v1/experiments/{experiment_id}/retain_logs": lambda here: {"numDays": 3},
+    "PUT /api/v1/trials/{trial_id}/retain_logs": lambda here: {"numDays": 3},
+    _BULK.replace("POST", "PUT") + "retain_logs": lambda here: {
+        "experimentIds": [here.experiment],
+        "numDays": 3,
+    },
+    "PUT /api/v1/master/cluster_message": lambda here: {
+        "message": "m",
+        "startTime": "2026-01-01T00:00:00Z",
+    },
+    "PATCH /api/v1/master/config": lambda here: {
+        "config": {"log": {"color": False}},
+        "fieldMask": {"paths": ["log.color"]},
+    },
     **{
         f"POST /api/v1/runs/{act}": lambda here: {"runIds": [here.trial]}
         for act in ("kill", "pause", "resume", "archive", "unarchive")
@@ -115,6 +152,7 @@ BODIES: Bodies = {
     "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
     "POST /api/v1/windlass/fleet/bakes": lambda here: {"pool": "default"},
     "POST /api/v1/windlass/fleet/plan": lambda here: {"experiment": SINGLE},
+    "POST /api/v1/windlass/experiments/{id}/trials": lambda here: {"key": "1"},
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
     "PATCH /api/v1/users/{user_id}": lambda here: {
         "displayName": "D",
@@ -144,6 +182,9 @@ QUESTIONS = {
     "POST /api/v1/experiments/{experiment_id}/file",
     "POST /api/v1/preview-hp-search",
     "POST /api/v1/runs",
+    "POST /api/v1/workspaces/{workspace_id}/namespace-bindings",
+    "DELETE /api/v1/workspaces/{workspace_id}/namespace-bindings",
+    "POST /api/v1/workspaces/{id}/set-resource-quota",
 }
 """These change nothing."""
 

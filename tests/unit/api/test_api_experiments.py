@@ -141,7 +141,6 @@ async def test_keys_without_effect_are_told(world: ApiWorld, only: bool) -> None
     answer = await world.ok("POST", "/api/v1/experiments", {"config": text, "validateOnly": only})
     assert answer["configWarnings"] == [
         "data_layer has no effect: it is of old releases, and dropped",
-        "retention_policy has no effect: task logs are kept for ever, for now",
     ]
 
 

@@ -49,6 +49,11 @@ NEVER_GRANTED = {
     "experiments_preview_search": "no generated configuration is valid",
     "generic_tasks_create": "no generated configuration is valid",
     "metrics_compare": "no generated request names both a trial and a metric",
+    "unmanaged_put_experiment": "no generated configuration is valid",
+    "unmanaged_create_trial": "no generated id is that of an unmanaged experiment",
+    "unmanaged_put_trial": "no generated id is that of an unmanaged experiment",
+    "unmanaged_patch_trial": "no generated id is that of an unmanaged trial",
+    "unmanaged_get_trial": "no generated id is that of an unmanaged trial",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",
@@ -59,6 +64,16 @@ NEVER_GRANTED = {
     "agents_tell": "no generated launch token is right",
     "description_docs": "it redirects",
     "description_docs_page": "no generated path is that of a page",
+    **dict.fromkeys(
+        (
+            "workspaces_bind_namespace",
+            "workspaces_unbind_namespace",
+            "workspaces_set_resource_quota",
+        ),
+        "it is of Kubernetes",
+    ),
+    "windlass_add_trial": "no generated id is that of a search that takes trials",
+    "windlass_close_search": "no generated id is that of a search that takes trials",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
 }
@@ -81,6 +96,10 @@ KINDS = {
     "trialRunId": "run",
     "template_name": "template",
     "oldName": "template",
+    "destinationProjectId": "project",
+    "sourceProjectId": "project",
+    "destinationWorkspaceId": "workspace",
+    "key": "projectKey",
 }
 """Keys that hold an id -> its kind; of others the name tells: `job_id`, `jobId` and `jobIds` are ids of jobs."""
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")

@@ -143,6 +143,34 @@ async def gather(world: ApiWorld) -> list[Reply]:
     new = {"user": {"username": "eve", "active": True}, "isHashed": True}
     await note("PostUserResponse", "POST", "/api/v1/users", new)
     await note("PatchUserResponse", "PATCH", "/api/v1/users/2", {"displayName": "D"})
+    await note("PostWorkspaceResponse", "POST", "/api/v1/workspaces", {"name": "lab"})
+    lab = f"/api/v1/workspaces/{replies[-1][2]['workspace']['id']}"
+    await note("PatchWorkspaceResponse", "PATCH", lab, {"name": "laboratory"})
+    await note("PostProjectResponse", "POST", f"{lab}/projects", {"name": "vision"})
+    vision = f"/api/v1/projects/{replies[-1][2]['project']['id']}"
+    await note("PatchProjectResponse", "PATCH", vision, {"description": "d"})
+    await note("GetProjectByKeyResponse", "GET", "/api/v1/projects/key/VISIO")
+    a_note = {"name": "n", "contents": "c"}
+    await note("AddProjectNoteResponse", "POST", f"{vision}/notes", a_note)
+    await note("PutProjectNotesResponse", "PUT", f"{vision}/notes", {"notes": [a_note]})
+    move = {"destinationProjectId": int(vision.rpartition("/")[2])}
+    some = {**move, "experimentIds": [int(experiment.rpartition("/")[2])]}
+    bulk = "/api/v1/projects/1/experiments/move"
+    await note("MoveExperimentsResponse", "POST", bulk, some)
+    move_runs = {**move, "runIds": [trial], "sourceProjectId": move["destinationProjectId"]}
+    await note("MoveRunsResponse", "POST", "/api/v1/runs/move", move_runs)
+    back = {"destinationProjectId": 1}
+    await note("MoveExperimentResponse", "POST", f"{experiment}/move", back)
+    await note("MoveProjectResponse", "POST", f"{vision}/move", {"destinationWorkspaceId": 1})
+    await note("ListRPsBoundToWorkspaceResponse", "GET", f"{lab}/available-resource-pools")
+    await note("ListWorkspaceNamespaceBindingsResponse", "GET", f"{lab}/list-namespace-bindings")
+    for done, what in (("Archive", "archive"), ("Unarchive", "unarchive")):
+        await note(f"{done}ProjectResponse", "POST", f"{vision}/{what}")
+        await note(f"{done}WorkspaceResponse", "POST", f"{lab}/{what}")
+    await note("UnpinWorkspaceResponse", "POST", f"{lab}/unpin")
+    await note("PinWorkspaceResponse", "POST", f"{lab}/pin")
+    await note("DeleteProjectResponse", "DELETE", vision)
+    await note("DeleteWorkspaceResponse", "DELETE", lab)
     await note("GetWorkspacesResponse", "GET", "/api/v1/workspaces")
     await note("GetWorkspaceResponse", "GET", "/api/v1/workspaces/1")
     await note("GetWorkspaceProjectsResponse", "GET", "/api/v1/workspaces/1/projects")

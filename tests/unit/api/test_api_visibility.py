@@ -14,6 +14,7 @@ from master.experiments.queries.experiments import ExperimentFilter
 from master.store.paging import Page
 from master.tasks.interactive_queries import InteractiveFilter
 from master.templates.queries import TemplateFilter
+from master.workspaces.queries import NamedFilter
 from tests.fakes.api_world import ApiWorld
 from windlass.base.errors import NotFound
 
@@ -69,13 +70,13 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
         )
         active = await reads.interactive.active_counts(visible)
         runs = await reads.finder.run_places([world.trial_id(experiment)], visible)
-        workspaces = await reads.workspaces.workspaces(visible)
-        projects = await reads.workspaces.projects(0, visible)
+        workspaces = await reads.workspaces.workspaces(NamedFilter(), page, visible, reader=1)
+        projects = await reads.workspaces.projects(0, NamedFilter(), page, visible)
         by_name = Page(sort="name")
         templates = await reads.templates.templates(TemplateFilter(), by_name, visible)
         return [
             *(experiments.total, trials.total, commands.total),
-            *(len(workspaces), len(projects), templates.total),
+            *(workspaces.total, projects.total, templates.total),
             *(sum(active.values()), len(runs)),
         ]
 

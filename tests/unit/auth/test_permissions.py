@@ -51,6 +51,7 @@ TABLE: list[tuple[Action, Target, tuple[Principal, ...]]] = [
     (Action.UPDATE_AGENTS, CLUSTER, (ADMIN,)),
     (Action.UPDATE_USER, Target(kind="user", id=2, owner_id=2), (ADMIN, OWNER)),
     (Action.ADMINISTRATE_USERS, CLUSTER, (ADMIN,)),
+    (Action.ADMINISTRATE_CLUSTER, CLUSTER, (ADMIN,)),
 ]
 
 

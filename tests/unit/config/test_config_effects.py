@@ -219,6 +219,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **read_by("master/wiring/task_settings.py:*", "notebook_timeout tensorboard_timeout"),
         "prices.discount": "provisioner:discount",
         "prices.refresh": "master/app.py:refresh",
+        "retention_policy.log_retention_days": "master:log_retention_days",
+        "retention_policy.schedule": "master:schedule",
         "prices.stale_after": "master:stale_after",
         **below(
             "prices.overrides",
@@ -317,11 +319,13 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
     },
     ExperimentConfig: {
         **SLURM,
+        "retention_policy.log_retention_days": "master:log_retention_days",
         "name": "master/experiments:name",
         "description": "master/experiments:description",
         "labels": "master/experiments:labels",
         "data": TASK,
         "entrypoint": "windlass/launch:entrypoint",
+        **read_by("master/experiments/submission/placing.py:*", "workspace project"),
         "max_restarts": "master/experiments:max_restarts",
         "debug": "windlass/core:debug",
         **below(
@@ -329,6 +333,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("master/core/searcher:*", "type val minval maxval count base vals"),
         ),
         "searcher.name": "master/core/searcher:name",
+        "searcher.windlass_sampler.name": "master/core/searcher:windlass_sampler",
         "searcher.metric": "master/experiments:metric",
         "searcher.smaller_is_better": "master/experiments:smaller_is_better",
         **below(

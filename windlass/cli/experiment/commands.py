@@ -13,6 +13,7 @@ from windlass.cli.completion import ExperimentId, TemplateOption
 from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import again as experiment_again
+from windlass.cli.experiment import compare as experiment_compare
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
 from windlass.cli.experiment.copies import CopyOptions, without_metric
@@ -23,6 +24,7 @@ from windlass.cli.job.words import already_ended
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.progress import upload
 from windlass.cli.output.text import notice, print_json, see_log, state_name
+from windlass.cli.places import ProjectName, WorkspaceName, project_of
 from windlass.cli.published_ports import PublishOption, published_ports
 from windlass.sdk.client import ExperimentAction
 
@@ -93,6 +95,7 @@ app.add_typer(experiment_again.app)
 
 # Here, so that --help lists them between `create` and the commands that change something.
 app.add_typer(experiment_show.app)
+app.add_typer(experiment_compare.app)
 
 
 @app.command()
@@ -149,6 +152,17 @@ def archive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
 def unarchive(ctx: typer.Context, experiment_id: ExperimentId) -> None:
     """Show an archived experiment in lists again."""
     _act(ctx, experiment_id, "unarchive", "Unarchived")
+
+
+@app.command()
+def move(
+    ctx: typer.Context, experiment_id: ExperimentId, workspace: WorkspaceName, project: ProjectName
+) -> None:
+    """Move an experiment to another project. Its runs get other local ids."""
+    client = client_for(ctx)
+    target = project_of(client, workspace, project)
+    client.move_experiment(experiment_id, int(target["id"]))
+    notice(f"Moved experiment {experiment_id} to project {target['name']}")
 
 
 @app.command()

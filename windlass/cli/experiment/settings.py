@@ -1,4 +1,4 @@
-"""`det experiment set`: change settings of a running experiment."""
+"""`det experiment set`: change settings of an experiment."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
+from windlass.cli.experiment.log_retention import DaysOption, ForeverOption, set_retention
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import print_rows
 from windlass.cli.output.text import see_log
 
-app = command_group("Change settings of a running experiment.")
+app = command_group("Change settings of an experiment.")
 
 
 @app.command()
@@ -87,6 +88,17 @@ def gc_policy(
     tasks = client.set_keep_counts(experiment_id, counts)
     done = f"Set the checkpoint keep counts of experiment {experiment_id}"
     typer.echo(f"{done}; deleting the others{see_log(tasks)}")
+
+
+@app.command("log-retention")
+def log_retention(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    days: DaysOption = None,
+    forever: ForeverOption = False,
+) -> None:
+    """Set how long the logs of an experiment that has ended are kept."""
+    set_retention(ctx, "experiment", experiment_id, days, forever)
 
 
 def _slots(text: str) -> int | None:

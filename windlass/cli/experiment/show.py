@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,6 +13,9 @@ from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.experiment.copies import size_of
 from windlass.cli.experiment.failures import error_of, print_failure
+from windlass.cli.experiment.finding import equal, filter_text, metric_of, order_of
+from windlass.cli.experiment.run import with_metric
+from windlass.cli.experiment.search import print_rungs, print_trends
 from windlass.cli.output.columns import (
     ENDED,
     PROGRESS,
@@ -50,12 +54,19 @@ def list_experiments(
     ] = False,
     out: TableOptions,
 ) -> None:
-    """List your experiments; with --limit the newest ones."""
+    """List your experiments; with --limit the newest ones. --sort also takes metric:NAME, of their best trials."""
     client = client_for(ctx)
     user = None if everybody else str(client.me().get("username"))
-    archived = None if everybody else False
-    experiments = client.experiments(user=user, archived=archived, newest=out.limit)
-    out.show(EXPERIMENTS, experiments)
+    if metric := metric_of(out.sort):
+        conditions = [] if user is None else [equal("user", user, location="EXPERIMENT")]
+        wanted = filter_text(conditions, archived=everybody)
+        experiments = client.search_experiments(wanted, order_of(out.sort), limit=out.limit)
+        table = with_metric(EXPERIMENTS, metric, "bestTrial.summaryMetrics")
+        replace(out, sort="").show(table, experiments)
+    else:
+        archived = None if everybody else False
+        experiments = client.experiments(user=user, archived=archived, newest=out.limit)
+        out.show(EXPERIMENTS, experiments)
     if out.as_json:
         return
     if failed := [e["id"] for e in experiments if error_of(e)]:
@@ -69,7 +80,7 @@ def describe(
     as_json: JsonOption = False,
     utc: UtcOption = False,
 ) -> None:
-    """Show an experiment and its trials, and why they wait or failed."""
+    """Show an experiment, how its best trials went, the rungs of its search, and why trials wait or failed."""
     client = client_for(ctx)
     answer = client.experiment(experiment_id)
     trials = client.trials(experiment_id)
@@ -101,6 +112,8 @@ def describe(
             *_cost_fields(cost),
         ]
     )
+    print_trends(client, answer.get("config") or {}, trials)
+    print_rungs(client, experiment)
     typer.echo("")
     TRIALS.print(trials)
     if any(map(error_of, [experiment, *trials])):

@@ -11,9 +11,11 @@ from windlass.base.checkpoint_states import DOWNLOADABLE
 from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import TrialId
-from windlass.cli.connect import client_for
+from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, without_metric
 from windlass.cli.experiment.failures import error_of, print_trial_failure
+from windlass.cli.experiment.log_retention import DaysOption, ForeverOption, set_retention
+from windlass.cli.experiment.support_bundle import write_bundle
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, Table, TableOptions
 from windlass.cli.output.follow import LogView
@@ -53,6 +55,31 @@ def describe(
 def logs(ctx: typer.Context, trial_id: TrialId, out: LogView) -> None:
     """Print the log of a trial."""
     out.show(client_for(ctx).logs, trial_id)
+
+
+@app.command("support-bundle")
+def support_bundle(
+    ctx: typer.Context,
+    trial_id: TrialId,
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Where to put the archive.")
+    ] = Path(),
+) -> None:
+    """Pack what is known of a trial into an archive, for whoever is to help. For administrators."""
+    with for_administrators():
+        typer.echo(write_bundle(client_for(ctx), trial_id, output_dir))
+
+
+settings = command_group("Change settings of a trial.")
+app.add_typer(settings, name="set")
+
+
+@settings.command("log-retention")
+def log_retention(
+    ctx: typer.Context, trial_id: TrialId, days: DaysOption = None, forever: ForeverOption = False
+) -> None:
+    """Set how long the logs of a trial are kept."""
+    set_retention(ctx, "trial", trial_id, days, forever)
 
 
 @app.command()

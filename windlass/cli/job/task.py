@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
-from windlass.cli.connect import client_for
+from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import command_group
 from windlass.cli.job.generic import add_generic
 from windlass.cli.job.words import full_task_id, waiting_in_names
@@ -16,6 +17,7 @@ from windlass.cli.output.follow import LogView
 from windlass.cli.output.text import STATE, notice, state_name
 from windlass.cli.output.times import local_time
 from windlass.sdk.generic import GenericTasks
+from windlass.sdk.operation import Operation
 from windlass.sdk.wire import Json
 
 app = command_group()
@@ -31,6 +33,14 @@ BATCH_JOBS = Table(
     Column("GPU hours", "gpuHours", decimals(2)),
     Column("State", lambda job: job["end"] or job["state"].lower() or "not submitted"),
 )
+
+
+@app.command("cleanup-logs")
+def cleanup_logs(ctx: typer.Context) -> None:
+    """Delete the logs of tasks that have been kept for long enough. For administrators."""
+    with for_administrators():
+        lines = Operation(client_for(ctx).session).clean_up_logs()
+    notice(f"Deleted {counted(lines, 'line')} of logs")
 
 
 def _name(task: Json) -> str:

@@ -44,7 +44,6 @@ WHAT = "experiment configuration"
 IGNORED_KEYS = ("security", "tensorboard_storage", "data_layer", "internal")
 """Accepted so that old configurations still work, and then dropped."""
 
-IN_UNCATEGORIZED = NoEffect("experiments are in the project Uncategorized, for now")
 DROPPED = NoEffect("it is of old releases, and dropped")
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600
@@ -76,10 +75,10 @@ class ExperimentConfig(Section):
     """The user's own, passed through to the task."""
     entrypoint: Entrypoint | None = None
     """A string is run by `sh -c`, a list is the argument vector; `module:TrialClass` needs the published package."""
-    workspace: Annotated[str, IN_UNCATEGORIZED] = ""
+    workspace: str = ""
     """The workspace of `project`."""
-    project: Annotated[str, IN_UNCATEGORIZED] = ""
-    """Where it is listed."""
+    project: str = ""
+    """Where it is listed. Without one, in Uncategorized."""
     max_restarts: NonNegative = 5
     """Failed runs of each trial that are retried."""
     debug: bool = False
@@ -112,9 +111,7 @@ class ExperimentConfig(Section):
     """Seconds a preempted trial gets to checkpoint and leave."""
     log_policies: LogPolicies = ()
     """What to do when a line of a task's log matches."""
-    retention_policy: Annotated[
-        RetentionPolicy | None, NoEffect("task logs are kept for ever, for now")
-    ] = None
+    retention_policy: RetentionPolicy | None = None
     """How long its task logs are kept."""
     integrations: Integrations | None = None
     """Other systems."""
@@ -137,6 +134,11 @@ class ExperimentConfig(Section):
     """Of old releases."""
     internal: None = Field(default=None, exclude=True)
     """Must be null."""
+
+    @property
+    def log_retention_days(self) -> int | None:
+        """None: as the cluster says."""
+        return None if self.retention_policy is None else self.retention_policy.log_retention_days
 
     def to_json(self) -> dict[str, Any]:
         """Every key with its value or default, JSON-able, in a new dict."""

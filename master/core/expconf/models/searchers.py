@@ -20,13 +20,13 @@ from master.core.expconf.models.schema import (
 from windlass.base.no_effect import NoEffect
 
 REMOVED_SEARCHERS = {
-    "custom": "random or adaptive_asha",
+    "custom": "windlass_external, whose trials a program adds over REST",
+    "pbt": "windlass_external, whose trials a program starts from checkpoints of others",
     "adaptive": "adaptive_asha",
     "adaptive_simple": "adaptive_asha",
     "sync_halving": "async_halving",
 }
-"""Of old releases -> what to use instead."""
-"""Names that old experiments carry; they parse, with any keys, and are refused for new experiments."""
+"""Names that old experiments carry -> what to use instead. They parse, with any keys, and are refused for new ones."""
 TIMED_SEARCHERS = ("adaptive_asha", "async_halving")
 """Those that stop trials early and so must know how long a trial is, and by which metric."""
 COMMON_KEYS = frozenset(
@@ -53,6 +53,13 @@ class SearcherBase(Section):
     """Every trial starts from this checkpoint."""
 
 
+class Sampler(Section):
+    """What chooses the hyperparameters of the trials, where it is not chance. The master needs the extra `optuna`."""
+
+    name: Literal["optuna.tpe"]
+    """Optuna's tree-structured Parzen estimator, over the trials of this search."""
+
+
 class SingleSearcher(SearcherBase):
     """One trial."""
 
@@ -73,6 +80,8 @@ class RandomSearcher(SearcherBase):
     """0: all at once."""
     max_length: LengthOrUnits | None = None
     """How long each trial trains; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far. Default: chance."""
 
 
 class GridSearcher(SearcherBase):
@@ -105,6 +114,8 @@ class AsyncHalvingSearcher(SearcherBase):
     """The validation metric that says how far a trial is."""
     max_length: MaxLength | None = None
     """Of old releases; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far at the highest rung that has enough. Default: chance."""
     stop_once: Annotated[bool, STOP_ONCE] = False
     """Of old releases."""
 
@@ -132,8 +143,19 @@ class AdaptiveAshaSearcher(SearcherBase):
     """Not empty: the rungs of each bracket, instead of what mode and max_rungs would give."""
     max_length: LengthOrUnits | None = None
     """Of old releases; read by the program in the task."""
+    windlass_sampler: Sampler | None = None
+    """Chooses the samples after the results so far at the highest rung that has enough. Default: chance."""
     stop_once: Annotated[bool, STOP_ONCE] = False
     """Of old releases."""
+
+
+class ExternalSearcher(SearcherBase):
+    """Trials that a program adds over REST; each trains to its own end, or until the program stops it."""
+
+    name: Literal["windlass_external"]
+    """This searcher."""
+    max_length: LengthOrUnits | None = None
+    """How long each trial trains; read by the program in the task."""
 
 
 Searcher: TypeAlias = Annotated[
@@ -141,10 +163,11 @@ Searcher: TypeAlias = Annotated[
     | Annotated[RandomSearcher, Tag(TAG_MARK + "random")]
     | Annotated[GridSearcher, Tag(TAG_MARK + "grid")]
     | Annotated[AsyncHalvingSearcher, Tag(TAG_MARK + "async_halving")]
-    | Annotated[AdaptiveAshaSearcher, Tag(TAG_MARK + "adaptive_asha")],
+    | Annotated[AdaptiveAshaSearcher, Tag(TAG_MARK + "adaptive_asha")]
+    | Annotated[ExternalSearcher, Tag(TAG_MARK + "windlass_external")],
     member_of(
         "name",
-        "must be one of single, random, grid, async_halving or adaptive_asha",
+        "must be one of single, random, grid, async_halving, adaptive_asha or windlass_external",
     ),
 ]
 SEARCHERS: tuple[type[SearcherBase], ...] = (
@@ -153,4 +176,5 @@ SEARCHERS: tuple[type[SearcherBase], ...] = (
     GridSearcher,
     AsyncHalvingSearcher,
     AdaptiveAshaSearcher,
+    ExternalSearcher,
 )

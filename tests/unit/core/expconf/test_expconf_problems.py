@@ -116,14 +116,15 @@ def problems_of_complete(document: Any) -> tuple[str, ...]:
             'or "epochs"',
         ),
         (
-            "searcher: {name: pbt}",
-            "<config>.searcher.name: must be one of single, random, grid, async_halving or adaptive_asha, "
-            'not "pbt"',
+            "searcher: {name: bayesian}",
+            "<config>.searcher.name: must be one of single, random, grid, async_halving, adaptive_asha or "
+            'windlass_external, not "bayesian"',
         ),
         (
             "searcher: bayes",
             '<config>.searcher: expected object or null, but got string "bayes": '
-            "its name must be one of single, random, grid, async_halving or adaptive_asha",
+            "its name must be one of single, random, grid, async_halving, adaptive_asha or "
+            "windlass_external",
         ),
         (
             "searcher: {name: random, num_rungs: 2}",
@@ -329,7 +330,15 @@ def test_partial_documents_are_fine(text: str) -> None:
             {"searcher": {"name": "custom", "metric": "x", "unit": "batches"}},
             [
                 "<config>.searcher: the 'custom' searcher has been removed and is not valid for "
-                "new experiments: use random or adaptive_asha"
+                "new experiments: use windlass_external, whose trials a program adds over REST"
+            ],
+        ),
+        (
+            {"searcher": {"name": "pbt", "metric": "x", "population_size": 8}},
+            [
+                "<config>.searcher: the 'pbt' searcher has been removed and is not valid for "
+                "new experiments: use windlass_external, whose trials a program starts from "
+                "checkpoints of others"
             ],
         ),
         (

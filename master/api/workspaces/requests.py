@@ -1,0 +1,121 @@
+"""What is asked of workspaces and projects."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from agent_bootstrap.container_options import OsId, OsName
+from master.api.errors import Unimplemented
+from master.api.request_models import Body, FreeObject, Int32, Paging, Query, Text, Word
+from master.workspaces.queries import NamedFilter
+from windlass.base.errors import InvalidArgument
+
+_SORTS = ("ID", "NAME", "CREATION_TIME", "LAST_EXPERIMENT_START_TIME", "DESCRIPTION")
+MAX_NOTES = 1_000
+MAX_TEXT = 65_536
+"""Characters of a description or a note, which lists show."""
+LongText = Annotated[Text, Field(max_length=MAX_TEXT)]
+
+
+class ListNamed(Paging):
+    name: Text = ""
+    """The whole name, in letters of any case."""
+    name_case_sensitive: Text = ""
+    archived: bool | None = None
+    pinned: bool | None = None
+    users: tuple[str, ...] = ()
+    user_ids: tuple[Int32, ...] = ()
+    sort_by: Annotated[str, Word("SORT_BY_", _SORTS)] = ""
+
+    def where(self) -> NamedFilter:
+        return NamedFilter(
+            name=self.name,
+            exact_name=self.name_case_sensitive,
+            archived=self.archived,
+            pinned=self.pinned,
+            users=tuple(user.lower() for user in self.users),
+            user_ids=tuple(self.user_ids),
+        )
+
+
+class AgentUser(Query):
+    """As whom tasks of a workspace run; null clears a field."""
+
+    agent_uid: OsId | None = None
+    agent_user: OsName | None = None
+    agent_gid: OsId | None = None
+    agent_group: OsName | None = None
+
+    def given(self) -> dict[str, object]:
+        """By the fields of `WorkspaceUser`."""
+        return {
+            field.removeprefix("agent_"): getattr(self, field) for field in self.model_fields_set
+        }
+
+
+class WorkspaceBody(Body):
+    agent_user_group: AgentUser | None = None
+    checkpoint_storage_config: FreeObject | None = None
+    default_compute_pool: Text = ""
+    default_compute_resource_pool: Text = ""
+    default_aux_pool: Text = ""
+    default_aux_resource_pool: Text = ""
+    cluster_namespace_meta: FreeObject | None = None
+    cluster_quota_pairs: FreeObject | None = None
+
+    def require_supported(self) -> None:
+        """Raises Unimplemented, and InvalidArgument for what is of Kubernetes."""
+        if self.checkpoint_storage_config:
+            raise Unimplemented(
+                "checkpointStorageConfig: workspaces have no checkpoint storage of their own yet: "
+                "name it in the configurations of experiments, or in a template"
+            )
+        for field in WorkspaceBody.model_fields:
+            if field.startswith("default_") and getattr(self, field):
+                raise Unimplemented(
+                    f"{field}: workspaces have no default pools yet: name the pool in "
+                    "configurations (resources.resource_pool), or in a template"
+                )
+        if self.cluster_namespace_meta or self.cluster_quota_pairs:
+            raise no_kubernetes()
+
+
+class CreateWorkspace(WorkspaceBody):
+    name: Text
+
+
+class PatchWorkspace(WorkspaceBody):
+    name: Text | None = None
+
+
+class CreateProject(Body):
+    name: Text
+    description: LongText = ""
+    key: Text | None = None
+
+
+class PatchProject(Body):
+    name: Text | None = None
+    description: LongText | None = None
+    key: Text | None = None
+
+
+class Note(Body):
+    name: LongText = ""
+    contents: LongText = ""
+
+
+class ProjectNotes(Body):
+    notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)] = ()
+
+
+class MoveProject(Body):
+    destination_workspace_id: Annotated[Int32, Field(ge=0)]
+
+
+def no_kubernetes() -> InvalidArgument:
+    return InvalidArgument(
+        "namespace bindings and resource quotas are of Kubernetes, which this cluster does not use"
+    )

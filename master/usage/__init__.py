@@ -1,0 +1,1 @@
+"""What was run when, by whom and where, for accounting."""

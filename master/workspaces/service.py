@@ -1,0 +1,195 @@
+"""What users do with workspaces: create, edit, archive, pin, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import func, select
+
+from master.allocations.identities import WorkspaceUser
+from master.core.actor import Actor
+from master.store import tables
+from master.store.mailbox import SerialQueue
+from master.store.store import Store
+from master.store.unit_of_work import UnitOfWork
+from master.workspaces.agent_users import AgentUsers
+from master.workspaces.deletion import DELETING, empty_workspace, require_no_running
+from master.workspaces.names import workspace_name
+from windlass.base.clock import Clock
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
+
+log = structlog.get_logger(__name__)
+
+MAX_WORKSPACES = 10_000
+"""A program that makes one for each of its runs is told so, and fills no database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspacePatch:
+    """None leaves a field as it is."""
+
+    name: str | None = None
+    agent_user: Mapping[str, object] | None = None
+    """The given fields of `WorkspaceUser`; None clears one."""
+
+
+class WorkspaceService:
+    """All workspaces One change at a time, of projects too: names are looked up and taken in one step."""
+
+    def __init__(
+        self, store: Store, clock: Clock, *, agent_users: AgentUsers, removal: Callable[[], None]
+    ) -> None:
+        """`removal`: something is to be deleted."""
+        self.queue = SerialQueue("workspaces")
+        self._store = store
+        self._clock = clock
+        self._agent_users = agent_users
+        self._removal = removal
+
+    async def create(
+        self, name: str, *, agent_user: Mapping[str, object] | None = None, by: Actor
+    ) -> int:
+        """Its id. It belongs to `by`, who has it pinned. Raises Conflict, InvalidArgument."""
+        name = workspace_name(name)
+        user = _agent_user(None, agent_user or {})
+
+        async def turn() -> int:
+            await self._require_free(name)
+            number = await self._store.read_one(select(func.count()).select_from(tables.Workspace))
+            if (number or 0) >= MAX_WORKSPACES:
+                raise InvalidArgument(f"there are {MAX_WORKSPACES} workspaces already: delete some")
+            id_ = self._store.next_id(tables.Workspace)
+            row = {"id": id_, "name": name, "user_id": by.user_id, "agent_user_group": user}
+            unit = UnitOfWork()
+            unit.insert(tables.Workspace, row)
+            unit.insert(tables.WorkspacePin, self._pin(id_, by))
+            await self._store.commit(unit)
+            self._agent_users.register(id_, user)
+            log.info("workspace created", workspace=id_, name=name, by=str(by))
+            return id_
+
+        return await self.queue.run(turn)
+
+    async def patch(self, workspace_id: int, patch: WorkspacePatch, *, by: Actor) -> None:
+        """Raises NotFound, Conflict, InvalidArgument, InvalidState."""
+
+        async def turn() -> None:
+            row = await self._changeable(workspace_id)
+            if row.archived:
+                raise InvalidState(f"workspace {workspace_id} is archived: unarchive it first")
+            values: dict[str, object] = {}
+            if patch.name is not None and patch.name != row.name:
+                name = workspace_name(patch.name)
+                await self._require_free(name, but=workspace_id)
+                values |= {"name": name, "name_key": tables.name_key(name)}
+            if patch.agent_user is not None:
+                values["agent_user_group"] = _agent_user(row.agent_user_group, patch.agent_user)
+            await self._update(workspace_id, values, by)
+            if "agent_user_group" in values:
+                self._agent_users.register(workspace_id, values["agent_user_group"])
+
+        await self.queue.run(turn)
+
+    async def set_archived(self, workspace_id: int, archived: bool, *, by: Actor) -> None:
+        """Its own flag only; what is in it reads as archived, too. Raises NotFound, InvalidState."""
+
+        async def turn() -> None:
+            row = await self._changeable(workspace_id)
+            if row.archived != archived:
+                await self._update(workspace_id, {"archived": archived}, by)
+
+        await self.queue.run(turn)
+
+    async def set_pinned(self, workspace_id: int, pinned: bool, *, by: Actor) -> None:
+        """For `by`. Raises NotFound."""
+
+        async def turn() -> None:
+            await self._row(workspace_id)
+            pin, where = tables.WorkspacePin, {"workspace_id": workspace_id, "user_id": by.user_id}
+            is_pinned = await self._store.read_one(select(pin.pinned_at).filter_by(**where))
+            unit = UnitOfWork()
+            if pinned and is_pinned is None:
+                unit.insert(pin, self._pin(workspace_id, by))
+            elif not pinned:
+                unit.delete(pin, where)
+            await self._store.commit(unit)
+
+        await self.queue.run(turn)
+
+    async def delete(self, workspace_id: int, *, by: Actor) -> bool:
+        """Whether it is gone already, for it was empty. Else it is DELETING from now on: its tasks are killed, then its
+        projects with their experiments go, then it.
+
+        Raises NotFound, and InvalidState for one with experiments that have not ended.
+        """
+
+        async def turn() -> bool:
+            await self._changeable(workspace_id)
+            project, command = tables.Project, tables.Command
+            inside = project.workspace_id == workspace_id
+            ids = await self._store.read(select(project.id).where(inside))
+            await require_no_running(self._store, f"workspace {workspace_id}", ids)
+            tasks = select(func.count()).where(command.workspace_id == workspace_id)
+            empty = not ids and not await self._store.read_one(tasks)
+            unit = UnitOfWork()
+            if empty:
+                unit.extend(empty_workspace(workspace_id))
+            else:
+                unit.update(tables.Project, {"workspace_id": workspace_id}, DELETING)
+                unit.update(tables.Workspace, {"id": workspace_id}, DELETING, expect=1)
+            await self._store.commit(unit)
+            log.info("workspace to be deleted", workspace=workspace_id, by=str(by))
+            self._removal()
+            return empty
+
+        return await self.queue.run(turn)
+
+    async def _update(self, workspace_id: int, values: Mapping[str, object], by: Actor) -> None:
+        if values:
+            unit = UnitOfWork()
+            unit.update(tables.Workspace, {"id": workspace_id}, values, expect=1)
+            await self._store.commit(unit)
+            log.info(
+                "workspace changed", workspace=workspace_id, changed=sorted(values), by=str(by)
+            )
+
+    async def _changeable(self, workspace_id: int) -> tables.Workspace:
+        row = await self._row(workspace_id)
+        if row.immutable:
+            raise InvalidState(
+                f"workspace {workspace_id} ({row.name}) is immutable: it cannot be changed"
+            )
+        if row.state == DELETING["state"]:
+            raise InvalidState(f"workspace {workspace_id} is being deleted")
+        return row
+
+    async def _row(self, workspace_id: int) -> tables.Workspace:
+        workspace = tables.Workspace
+        row = await self._store.read_one(select(workspace).where(workspace.id == workspace_id))
+        if row is None:
+            raise NotFound("workspace", workspace_id)
+        return row
+
+    async def _require_free(self, name: str, *, but: int = 0) -> None:
+        workspace = tables.Workspace
+        same = (workspace.name_key == tables.name_key(name), workspace.id != but)
+        if await self._store.read_one(select(workspace.id).where(*same)) is not None:
+            raise Conflict(
+                f"name: {name!r} is taken: avoid names equal to other workspaces (case-insensitive)"
+            )
+
+    def _pin(self, workspace_id: int, by: Actor) -> dict[str, object]:
+        return {
+            "user_id": by.user_id,
+            "workspace_id": workspace_id,
+            "pinned_at": self._clock.now(),
+        }
+
+
+def _agent_user(stored: object, given: Mapping[str, object]) -> object:
+    """As it is stored; None if it says nothing."""
+    known = {} if stored is None else WorkspaceUser.model_validate(stored).model_dump()
+    said = WorkspaceUser.model_validate({**known, **given}).model_dump(exclude_none=True)
+    return said or None

@@ -1,0 +1,111 @@
+"""`det workspace`, `det project` and `det experiment move`: what they send and what they print."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from client_scripted_master import ScriptedMaster, log_in
+from typer.testing import CliRunner, Result
+
+from windlass.cli.main import app
+
+LAB: dict[str, Any] = {
+    "id": 7,
+    "name": "lab",
+    "username": "admin",
+    "numProjects": 1,
+    "numExperiments": 3,
+    "archived": False,
+}
+VISION: dict[str, Any] = {
+    "id": 9,
+    "name": "vision",
+    "key": "VISIO",
+    "username": "admin",
+    "numExperiments": 3,
+    "numActiveExperiments": 1,
+    "lastExperimentStartedAt": "2026-01-02T03:04:05.678901Z",
+    "archived": False,
+}
+W, P = "/api/v1/workspaces", "/api/v1/projects"
+
+
+@pytest.fixture
+def cluster(master: ScriptedMaster) -> ScriptedMaster:
+    log_in(master)
+    page = {"endIndex": 1, "total": 1}
+    master.on("GET", W, {"workspaces": [LAB], "pagination": page})
+    master.on("GET", f"{W}/7/projects", {"projects": [VISION], "pagination": page})
+    for method, path in (("POST", W), ("PATCH", f"{W}/7")):
+        master.on(method, path, {"workspace": LAB, "namespaceBindings": {}})
+    for method, path in (("POST", f"{W}/7/projects"), ("PATCH", f"{P}/9")):
+        master.on(method, path, {"project": VISION})
+    for path in (f"{W}/7", f"{P}/9"):
+        master.on("DELETE", path, {"completed": False})
+        master.on("POST", f"{path}/archive", {})
+        master.on("POST", f"{path}/unarchive", {})
+    master.on("POST", f"{P}/9/move", {})
+    master.on("POST", "/api/v1/experiments/5/move", {})
+    return master
+
+
+def det(master: ScriptedMaster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["-m", master.url, *arguments])
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "method", "path", "body"),
+    [
+        ("w create lab", "Created workspace lab", "POST", W, {"name": "lab"}),
+        ("w edit la --name n", "Changed workspace lab", "PATCH", f"{W}/7", {"name": "n"}),
+        ("w archive lab", "Archived workspace lab", "POST", f"{W}/7/archive", None),
+        ("w unarchive lab", "Unarchived workspace lab", "POST", f"{W}/7/unarchive", None),
+        ("w delete lab -y", "Deleting workspace lab", "DELETE", f"{W}/7", None),
+        (
+            *("p create lab vision --key V", "Created project vision (VISIO)"),
+            *("POST", f"{W}/7/projects"),
+            {"name": "vision", "description": "", "key": "V", "workspaceId": 7},
+        ),
+        (
+            *("p edit lab vision --description d", "Changed project vision (VISIO)"),
+            *("PATCH", f"{P}/9", {"name": None, "description": "d", "key": None}),
+        ),
+        (
+            *("p move lab vision lab", "Moved project vision to workspace lab"),
+            *("POST", f"{P}/9/move", {"projectId": 9, "destinationWorkspaceId": 7}),
+        ),
+        ("p archive lab vis", "Archived project vis", "POST", f"{P}/9/archive", None),
+        ("p unarchive lab vision", "Unarchived project vision", "POST", f"{P}/9/unarchive", None),
+        ("p delete lab vision -y", "Deleting project vision", "DELETE", f"{P}/9", None),
+        (
+            *("e move 5 lab vision", "Moved experiment 5 to project vision"),
+            *("POST", "/api/v1/experiments/5/move"),
+            {"experimentId": 5, "destinationProjectId": 9},
+        ),
+    ],
+)
+def test_each_verb_asks_for_one_thing(
+    cluster: ScriptedMaster, words: str, said: str, method: str, path: str, body: Any
+) -> None:
+    result = det(cluster, *words.split())
+    assert (result.exit_code, result.stderr.strip()) == (0, said), result.output
+    last = cluster.asked[-1]
+    assert (last.method, last.path) == (method, path)
+    assert (last.body or None) == body
+
+
+def test_lists_and_descriptions(cluster: ScriptedMaster) -> None:
+    assert json.loads(det(cluster, "w", "list", "--json").stdout) == [LAB]
+    assert json.loads(det(cluster, "p", "list", "lab", "--json").stdout) == [VISION]
+    assert json.loads(det(cluster, "w", "describe", "lab", "--json").stdout) == LAB
+    assert "key: VISIO" in det(cluster, "p", "describe", "lab", "vision").stdout
+    missing = det(cluster, "p", "describe", "lab", "speech")
+    assert missing.exit_code != 0
+
+
+def test_nothing_is_deleted_without_a_yes(cluster: ScriptedMaster) -> None:
+    for words in (["w", "delete", "lab"], ["p", "delete", "lab", "vision"]):
+        assert det(cluster, *words).exit_code == 1
+    assert not [one for one in cluster.asked if one.method == "DELETE"]

@@ -1,0 +1,101 @@
+"""`det workspace`: what projects, tasks and templates belong to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from windlass.base.option_groups import with_groups
+from windlass.cli.connect import client_for
+from windlass.cli.groups import command_group
+from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
+from windlass.cli.output.text import notice, print_json, print_yaml
+from windlass.cli.places import AllOption, WorkspaceName, YesOption, workspace_of
+from windlass.sdk.wire import Json
+
+app = command_group()
+
+_TABLE = Table(
+    Column("Name", "name"),
+    Column("Owner", "username"),
+    Column("Projects", "numProjects"),
+    Column("Experiments", "numExperiments"),
+    Column("Archived", "archived"),
+    Column("Id", "id"),
+)
+
+
+@app.command("list")
+@with_groups
+def list_workspaces(
+    ctx: typer.Context, *, everything: AllOption = False, out: TableOptions
+) -> None:
+    """List workspaces."""
+    found = client_for(ctx).workspace_calls().listed(archived=None if everything else False)
+    out.show(_TABLE, found)
+
+
+@app.command()
+def describe(ctx: typer.Context, name: WorkspaceName, as_json: JsonOption = False) -> None:
+    """Show a workspace."""
+    found = workspace_of(client_for(ctx), name)
+    print_json(found) if as_json else print_yaml(found)
+
+
+@app.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the workspace.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Create a workspace, which is yours."""
+    made = client_for(ctx).workspace_calls().create(name)
+    _tell("Created", made, as_json)
+
+
+@app.command()
+def edit(
+    ctx: typer.Context,
+    name: WorkspaceName,
+    new_name: Annotated[str, typer.Option("--name", help="New name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Rename a workspace."""
+    client = client_for(ctx)
+    id_ = int(workspace_of(client, name)["id"])
+    _tell("Changed", client.workspace_calls().edit(id_, {"name": new_name}), as_json)
+
+
+@app.command()
+def archive(ctx: typer.Context, name: WorkspaceName) -> None:
+    """Take nothing new into a workspace; what runs in it goes on."""
+    client = client_for(ctx)
+    client.workspace_calls().set_archived(int(workspace_of(client, name)["id"]), True)
+    notice(f"Archived workspace {name}")
+
+
+@app.command()
+def unarchive(ctx: typer.Context, name: WorkspaceName) -> None:
+    """Use an archived workspace again."""
+    client = client_for(ctx)
+    client.workspace_calls().set_archived(int(workspace_of(client, name)["id"]), False)
+    notice(f"Unarchived workspace {name}")
+
+
+@app.command()
+def delete(ctx: typer.Context, name: WorkspaceName, yes: YesOption = False) -> None:
+    """Kill the tasks of a workspace, and delete it with its projects, experiments and templates."""
+    client = client_for(ctx)
+    found = workspace_of(client, name)
+    if not yes:
+        inside = f"{found['numProjects']} projects and {found['numExperiments']} experiments"
+        typer.confirm(f"Delete workspace {found['name']} with {inside} for good?", abort=True)
+    gone = client.workspace_calls().delete(int(found["id"]))
+    notice(f"{'Deleted' if gone else 'Deleting'} workspace {found['name']}")
+
+
+def _tell(done: str, workspace: Json, as_json: bool) -> None:
+    notice(f"{done} workspace {workspace['name']}")
+    if as_json:
+        print_json(workspace)

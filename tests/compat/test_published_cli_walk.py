@@ -327,33 +327,30 @@ username and remote of a user cannot be changed yet | patch_PatchUser
 workspace 1 (Uncategorized) is immutable: it cannot be changed | patch_PatchWorkspace
 has already completed | post_ActivateExperiment
 project 1 (Uncategorized) is immutable: it cannot be changed | post_AddProjectNote
+experiment '999999' not found | post_ContinueExperiment
 unmanaged: must be true: managed experiments create their trials themselves | post_CreateTrial
 file of the model definition 'model.py' not found | post_GetModelDefFile
 Unauthenticated | post_Login
 ' not found | post_MarkAllocationResourcesDaemon
 ' not found | post_NotifyContainerRunning
+Experiment 1 has already completed | post_PauseExperiment
 ' not found | post_PostAllocationAcceleratorData
 ' not found | post_PostAllocationProxyAddress
 checkpoint 'x' not found | post_PostCheckpointMetadata
 logs: Tuple should have at least 1 item after validation, not 0 | post_PostTaskLogs
 username: "" must have 2 to 255 characters | post_PostUser
 is not a trial: it has no checkpoints | post_ReportCheckpoint
-invalid run id | post_ReportTrialMetrics
-invalid run id | post_ReportTrialTrainingMetrics
-invalid run id | post_ReportTrialValidationMetrics
 has already ended (killed: its slots were ann | post_SetCommandPriority
 namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetResourceQuotas
 namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetWorkspaceNamespaceBindings
-has started before: it needs resume: true | post_StartTrial
+trial 1 has ended: it starts no run | post_StartTrial
 is not archived | post_UnarchiveExperiment
 project 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveProject
 workspace 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveWorkspace
 unmanaged: must be true: managed experiments create their trials themselves | put_PutExperiment
-experiment in non terminal state | put_PutExperimentRetainLogs
 project 1 (Uncategorized) is immutable: it cannot be changed | put_PutProjectNotes
 createTrialRequest: Field required; externalTrialId: Field required | put_PutTrial
 startTime: Input should be a valid datetime or date, input is too short | put_SetClusterMessage
-has not ended yet | post_ArchiveExperiment
 project 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveProject
 workspace 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveWorkspace
 Experiment is archived. | post_MoveExperiment
@@ -476,6 +473,8 @@ def test_every_function_of_the_bindings_is_answered(
         "of": {
             "post_CreateExperiment": {"config": CONFIG, "activate": False},
             "post_PreviewHPSearch": {"config": yaml.safe_load(CONFIG)},
+            # One that goes on would be in another state at each call.
+            "post_ContinueExperiment": {"id": 999_999},
             "post_GetModelDefFile": {"path": "model.py"},
             "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
             "get_GetGenericTaskConfig": task,

@@ -86,7 +86,10 @@ def _name_key_column() -> Any:
 
 
 class Workspace(SQLModel, table=True):
-    __table_args__ = (UniqueConstraint("name"), UniqueConstraint("name_key"))
+    __table_args__ = (
+        UniqueConstraint("name"),
+        Index("uq_workspace_name_key", "name_key", unique=True),
+    )
 
     id: Mapped[int] = Field(primary_key=True)
     name: Mapped[str]
@@ -114,7 +117,7 @@ class WorkspacePin(SQLModel, table=True):
 
 
 class Project(SQLModel, table=True):
-    __table_args__ = (UniqueConstraint("workspace_id", "name_key"),)
+    __table_args__ = (Index("uq_project_workspace_id", "workspace_id", "name_key", unique=True),)
 
     id: Mapped[int] = Field(primary_key=True)
     workspace_id: Mapped[int] = Field(foreign_key="workspace.id", index=True)

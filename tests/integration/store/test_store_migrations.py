@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import column, inspect, table, text
+from sqlalchemy import MetaData, Table, column, inspect, table, text
 
 from master.logs.tables import LOGS
 from master.store.migrate import STATE, Migrations, config_for, differences, upgrade
@@ -113,3 +114,30 @@ async def test_agents_of_the_release_before_are_kept_without_a_credential(
         return connection.execute(text("SELECT id, slots, credential_hash FROM agent")).all()
 
     assert await database.write(upgraded) == [("node-1", 8, None)]
+
+
+async def test_workspaces_and_projects_that_others_refer_to_get_their_keys(
+    database: Database,
+) -> None:
+    def upgraded(connection: Any) -> Any:
+        command.upgrade(config_for(STATE, connection), "0019")
+        for table_ in ("user", "workspace", "project"):
+            _insert(connection, table_, 1)
+        upgrade(connection, STATE)
+        found = text("SELECT w.name_key, p.name_key, p.key FROM workspace w, project p")
+        return connection.execute(found).all()
+
+    assert await database.write(upgraded) == [("new", "new", "NEW")]
+
+
+def _insert(connection: Any, name: str, id_: int) -> None:
+    """A row of an old form: what it must have, and references to the first rows."""
+    values: dict[str, Any] = {"id": id_}
+    found = Table(name, MetaData(), autoload_with=connection)
+    for each in found.columns:
+        if not each.nullable and each.name not in values and each.server_default is None:
+            kind = each.type.python_type
+            values[each.name] = (
+                "New" if kind is str else datetime.now(UTC) if kind is datetime else kind(1)
+            )
+    connection.execute(found.insert().values(values))

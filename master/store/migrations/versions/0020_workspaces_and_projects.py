@@ -43,12 +43,11 @@ def upgrade() -> None:
     with op.batch_alter_table("project_key", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_project_key_project_id"), ["project_id"], unique=False)
     _fill()
+    # Not constraints: SQLite would make these tables anew, which rows that refer to them prevent.
     with op.batch_alter_table("workspace", schema=None) as batch_op:
-        batch_op.create_unique_constraint(batch_op.f("uq_workspace_name_key"), ["name_key"])
+        batch_op.create_index("uq_workspace_name_key", ["name_key"], unique=True)
     with op.batch_alter_table("project", schema=None) as batch_op:
-        batch_op.create_unique_constraint(
-            batch_op.f("uq_project_workspace_id"), ["workspace_id", "name_key"]
-        )
+        batch_op.create_index("uq_project_workspace_id", ["workspace_id", "name_key"], unique=True)
         batch_op.create_index(batch_op.f("ix_project_workspace_id"), ["workspace_id"], unique=False)
     with op.batch_alter_table("experiment", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_experiment_project_id"), ["project_id"], unique=False)

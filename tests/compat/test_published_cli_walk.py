@@ -319,16 +319,16 @@ template 'x' not found | get_GetTemplate
 trial 'x/x' not found | get_GetTrialByExternalID
 user 'someone-else' not found | get_GetUserByUsername
 fieldMask.paths: is empty | patch_PatchMasterConfig
-project 1 (Uncategorized) is immutable: it cannot be changed | patch_PatchProject
+is immutable | patch_PatchProject
 template 'x' not found | patch_PatchTemplateConfig
 template 'x' not found | patch_PatchTemplateName
 is managed: the cluster runs it and knows its state | patch_PatchTrial
 username and remote of a user cannot be changed yet | patch_PatchUser
-workspace 1 (Uncategorized) is immutable: it cannot be changed | patch_PatchWorkspace
+is immutable | patch_PatchWorkspace
 has already completed | post_ActivateExperiment
-project 1 (Uncategorized) is immutable: it cannot be changed | post_AddProjectNote
+is immutable | post_AddProjectNote
 experiment '999999' not found | post_ContinueExperiment
-unmanaged: must be true: managed experiments create their trials themselves | post_CreateTrial
+unmanaged: must be true | post_CreateTrial
 file of the model definition 'model.py' not found | post_GetModelDefFile
 Unauthenticated | post_Login
 ' not found | post_MarkAllocationResourcesDaemon
@@ -340,25 +340,25 @@ checkpoint 'x' not found | post_PostCheckpointMetadata
 logs: Tuple should have at least 1 item after validation, not 0 | post_PostTaskLogs
 username: "" must have 2 to 255 characters | post_PostUser
 is not a trial: it has no checkpoints | post_ReportCheckpoint
-has already ended (killed: its slots were ann | post_SetCommandPriority
-namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetResourceQuotas
-namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | post_SetWorkspaceNamespaceBindings
+has already ended | post_SetCommandPriority
+are of Kubernetes, which this cluster does not use | post_SetResourceQuotas
+are of Kubernetes, which this cluster does not use | post_SetWorkspaceNamespaceBindings
 trial 1 has ended: it starts no run | post_StartTrial
 is not archived | post_UnarchiveExperiment
-project 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveProject
-workspace 1 (Uncategorized) is immutable: it cannot be changed | post_UnarchiveWorkspace
-unmanaged: must be true: managed experiments create their trials themselves | put_PutExperiment
-project 1 (Uncategorized) is immutable: it cannot be changed | put_PutProjectNotes
+is immutable | post_UnarchiveProject
+is immutable | post_UnarchiveWorkspace
+unmanaged: must be true | put_PutExperiment
+is immutable | put_PutProjectNotes
 createTrialRequest: Field required; externalTrialId: Field required | put_PutTrial
 startTime: Input should be a valid datetime or date, input is too short | put_SetClusterMessage
-project 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveProject
-workspace 1 (Uncategorized) is immutable: it cannot be changed | post_ArchiveWorkspace
+is immutable | post_ArchiveProject
+is immutable | post_ArchiveWorkspace
 Experiment is archived. | post_MoveExperiment
-project 1 (Uncategorized) is immutable: it cannot be changed | post_MoveProject
-project 1 (Uncategorized) is immutable: it cannot be changed | delete_DeleteProject
+is immutable | post_MoveProject
+is immutable | delete_DeleteProject
 is already being deleted | delete_DeleteTensorboardFiles
-workspace 1 (Uncategorized) is immutable: it cannot be changed | delete_DeleteWorkspace
-namespace bindings and resource quotas are of Kubernetes, which this cluster does not use | delete_DeleteWorkspaceNamespaceBindings
+is immutable | delete_DeleteWorkspace
+are of Kubernetes, which this cluster does not use | delete_DeleteWorkspaceNamespaceBindings
 """
 
 

@@ -62,6 +62,7 @@ def check_books(world: FleetWorld) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("after", "lost"),
     [

@@ -23,9 +23,9 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 TESTS ?= tests/unit tests/contract tests/simulation tests/gpu
-# Tests that compute: one worker for each core. Slow ones wait for processes: two for each core.
+# Tests that compute: one worker for each core. Slow ones wait for processes: five for two cores.
 TEST_WORKERS ?= $(shell nproc)
-SLOW_WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+SLOW_WORKERS ?= $(shell echo $$((5 * $$(nproc) / 2)))
 # Tests of a file stay together: they may share a cluster. A worker that crashes ends the run: tests may not have run,
 # and a run with another worker in its place may hang.
 SPREAD := --max-worker-restart 0 --dist loadfile

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from windlass.base.errors import NotFound, StorageError, StorageFull
 from windlass.core.data import ReadCache
-from windlass.core.data._room import PART, Cached, choose_evicted
+from windlass.core.data._quota import PART, Cached, choose_evicted
 
 MIB = 1024 * 1024
 

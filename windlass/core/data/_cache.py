@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from windlass.base.errors import StorageError, StorageFull
 from windlass.core._info import get_cluster_info
 from windlass.core._storage import build_storage
-from windlass.core.data._room import PART, Room, unlock
+from windlass.core.data._quota import PART, Quota, unlock
 from windlass.storage import Storage
 from windlass.storage.local_problems import told
 from windlass.storage.opening import storage_section
@@ -25,7 +25,7 @@ class ReadCache:
     """Reads files of a storage through a directory that all processes of a node may share.
 
     `source`: a path or URL (`s3://bucket/prefix`), or a dictionary like the section `checkpoint_storage`.
-    `max_bytes` bounds the directory, with what is being fetched; the least recently opened files make room.
+    `max_bytes` bounds the directory, with what is being fetched; the least recently opened files are evicted.
     A file is fetched by one process while the others that want it wait, and is there whole or not at all. It is not
     looked at again in the storage: data that changes needs new names.
     An object of this class may be sent to other processes, which open the storage for themselves.
@@ -64,7 +64,7 @@ class ReadCache:
     def _fetch(self, storage: Storage, folder: str, name: str, path: Path) -> BinaryIO | None:
         """None where another process had begun: look again for what became of it."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        room = Room(self.directory, self.max_bytes)
+        quota = Quota(self.directory, self.max_bytes)
         part = path.with_name(path.name + PART)
         with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -73,13 +73,13 @@ class ReadCache:
                     return None
                 try:
                     if path.exists():
-                        room.discard(part)
+                        quota.discard(part)
                         return None
-                    _fill(room, file, storage, folder, name)
+                    _fill(quota, file, storage, folder, name)
                     reader = part.open("rb")
-                    room.keep(part, path)
+                    quota.keep(part, path)
                 except BaseException:
-                    room.discard(part)
+                    quota.discard(part)
                     raise
                 return reader
             finally:
@@ -108,13 +108,13 @@ class ReadCache:
         self.__dict__.update(state, _pid=os.getpid())
 
 
-def _fill(room: Room, file: BinaryIO, storage: Storage, folder: str, name: str) -> None:
-    room.take(file.fileno(), 0)  # drops what one who died has left
+def _fill(quota: Quota, file: BinaryIO, storage: Storage, folder: str, name: str) -> None:
+    quota.reserve(file.fileno(), 0)  # removes parts of processes that died
     size = 0
     for piece in storage.read(folder, name):
         size += len(piece)
         try:
-            room.take(file.fileno(), size)
+            quota.reserve(file.fileno(), size)
         except StorageFull as problem:
             raise StorageFull(f"{storage.where}/{folder}/{name}: {problem}") from None
         file.write(piece)

@@ -15,7 +15,7 @@ PART = ".part"
 """Ends the name of a file that is being fetched. Its writer holds a lock on it: without one, the writer has died."""
 _TOTAL = "total"
 _KEPT_PERCENT = 90
-"""How full a cache is after it has made room: making some for each file would list the directory each time."""
+"""How full a cache is after an eviction: evicting for each file would list the directory each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,20 @@ def choose_evicted(files: Iterable[Cached], wanted: int, max_bytes: int) -> list
     return evicted
 
 
-class Room:
+class Quota:
     """The bytes of one directory. Each call may be made by any thread of any process of this machine."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
 
-    def take(self, part: int, size: int) -> None:
-        """Make an open part `size` bytes long, and others go where that is too much. Raises StorageFull."""
+    def reserve(self, part: int, size: int) -> None:
+        """Make an open part `size` bytes long, evicting others where that is too much. Raises StorageFull."""
         with self._locked() as total:
             wanted = size - os.fstat(part).st_size
             used = _read_total(total)
             if used is None or used + wanted > self._max_bytes:
-                used = self._make_room(wanted)
+                used = self._evict(wanted)
             # Counted first: after a crash the sum is too large at worst, and is then found anew.
             _write_total(total, used + wanted)
             os.truncate(part, size)
@@ -73,7 +73,7 @@ class Room:
             if (used := _read_total(total)) is not None:
                 _write_total(total, max(used - size, 0))
 
-    def _make_room(self, wanted: int) -> int:
+    def _evict(self, wanted: int) -> int:
         """Returns what is still there."""
         files = list(self._files())
         evicted = choose_evicted(files, wanted, self._max_bytes)

@@ -171,8 +171,9 @@ def test_the_cause_of_a_crash_is_shown_wherever_its_user_looks(
     entrypoint: str, cause: str, cluster: RealCluster
 ) -> None:
     experiment = cluster.submit(config(entrypoint=entrypoint), MODEL)
-    assert cause in cluster.wait(experiment)["error"]
-    assert cause in cluster.trials(experiment)[0]["error"]
+    ended, [trial] = cluster.wait(experiment), cluster.trials(experiment)
+    assert cause in ended["error"], (ended, cluster.logs_of(int(trial["id"])))
+    assert cause in trial["error"], trial
     login = {**os.environ, **cluster.login_as(), "DET_MASTER": cluster.url}
     looks = (("wait", str(experiment)), ("describe", str(experiment)), ("list",))
     for words in looks:

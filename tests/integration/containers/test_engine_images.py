@@ -71,15 +71,20 @@ def test_an_image_is_pulled_with_its_login_used_and_removed_beyond_the_bound(
 def test_what_looks_into_an_image_is_found_if_the_agent_dies_there(
     images: Images, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    label = "windlass.agent=looks-into-images"
     found: list[str] = []
 
+    def containers() -> str:
+        return podman.run("ps", "--all", "--quiet", "--filter", f"label={label}")
+
     def look(*_: object) -> None:
-        found.append(podman.run("ps", "--all", "--quiet", "--filter", "label=windlass.agent=node"))
+        found.append(containers())
 
     monkeypatch.setattr(engine_images, "_file_in", look)
-    images.take(BARE, {"windlass.agent": "node"})
+    images.take(BARE, dict([label.split("=")]))
+    assert found
     assert all(found)
-    assert not podman.run("ps", "--all", "--quiet")
+    assert not containers()
 
 
 @pytest.mark.parametrize("login", [None, RegistryCredentials(username=USER, password="wrong")])

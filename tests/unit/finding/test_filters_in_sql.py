@@ -117,7 +117,7 @@ class Draw(Random):
             "description": self.choice(WORDS),
             "labels": [self.choice(WORDS) for _ in range(self.randrange(3))],
             "archived": self.choice((True, False)),
-            "external_id": self.choice((None, *WORDS)),
+            "external_id": f"{self.choice(WORDS)}{id_}" if self.choice((True, False)) else None,
             "config": {"searcher": searcher, "hyperparameters": self.space()},
             "model_files": [],
             "resource_pool": self.choice(WORDS),

@@ -27,7 +27,7 @@ from typing import ParamSpec, TypeVar
 from sqlalchemy import select
 
 from benchmarks.arguments import arguments, exit_code, sized
-from benchmarks.bench_lists import experiment, trial
+from benchmarks.bench_lists import experiment, trial, with_project
 from benchmarks.calibration import REFERENCE_S, loop_s, print_calibration
 from master.checkpoints.experiment_rows import ExperimentRows
 from master.logs.store import LogStore
@@ -114,11 +114,7 @@ async def opened(folder: Path) -> AsyncGenerator[tuple[Store, LogStore]]:
 async def fill(folder: Path, part: float) -> None:
     """An experiment with its trials; its many rows without Python."""
     async with opened(folder) as (store, _):
-        now = {"created_at": NOW, "modified_at": NOW}
-        unit = UnitOfWork()
-        unit.insert(tables.User, {"id": 2, "username": "ann", **now})
-        unit.insert(tables.Workspace, {"id": 1, "name": "w", "user_id": 2})
-        unit.insert(tables.Project, {"id": 1, "workspace_id": 1, "name": "p", "user_id": 2})
+        unit = with_project()
         unit.insert(tables.Experiment, experiment(1))
         await store.commit(unit)
         for start in range(1, TRIALS + 1, 500):

@@ -82,6 +82,16 @@ def trial(id_: int) -> dict[str, Any]:
     }
 
 
+def with_project() -> UnitOfWork:
+    """The user and the project of `experiment`, in an empty store."""
+    now = {"created_at": NOW, "modified_at": NOW}
+    unit = UnitOfWork()
+    unit.insert(tables.User, {"id": 2, "username": "ann", **now})
+    unit.insert(tables.Workspace, {"id": 1, "name": "w", "user_id": 2})
+    unit.insert(tables.Project, {"id": 1, "workspace_id": 1, "name": "p", "user_id": 2})
+    return unit
+
+
 def units(experiments: int, trials: int) -> Iterator[UnitOfWork]:
     for make, table, count in (
         (experiment, tables.Experiment, experiments),

@@ -8,21 +8,19 @@ clock.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
-import psutil
 
 from benchmarks.arguments import arguments, exit_code, sized
 from benchmarks.bench_lists import NOW, experiment, trial, with_project
-from benchmarks.bench_scale import MasterProcess, cpu_s, join_token, login, submit
+from benchmarks.bench_scale import cpu_s
 from benchmarks.calibration import REFERENCE_S, loop_s, print_calibration
-from benchmarks.scale_load import Agent, Http, Load, Trial
+from benchmarks.running_trials import running_trials
+from benchmarks.scale_load import Http, Load, Trial
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
@@ -33,7 +31,6 @@ REPORTS = sized(50_000, 40)
 """Into the store."""
 SECONDS = sized(15.0, 0.5)
 """Over HTTP."""
-SLOTS = 8
 STORE_BUDGET, HTTP_BUDGET = 5_000, 1_200
 
 
@@ -94,32 +91,16 @@ async def _commit(store: Store, trial_id: int, steps: Iterator[int]) -> None:
 
 async def over_http() -> tuple[float, float]:
     """Reports in a second of the clock, and in one of the master's CPU."""
-    usable = sorted(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory() as folder:
-        master = MasterProcess(Path(folder), usable[0] if len(usable) > 1 else None)
-        master.start()
-        load = Load(master.port, seed=1)
-        try:
-            await master.serving()
-            admin = await login(load)
-            token = await join_token(load, admin)
-            for number in range(-(-REPORTERS // SLOTS)):
-                load.spawn(Agent(load, f"agent-{number}", slots=SLOTS, token=token).run())
-            await submit(load, admin, REPORTERS)
-            if not await load.until(lambda: len(load.trials) >= REPORTERS, 120):
-                raise RuntimeError(f"{len(load.trials)} of {REPORTERS} trials were started")
-            return await _measured(load, psutil.Process(master.process.pid))
-        finally:
-            await load.close()
-            master.stop()
-
-
-async def _measured(load: Load, master: psutil.Process) -> tuple[float, float]:
-    begun, cpu = time.perf_counter(), cpu_s(master)
-    until = begun + SECONDS
-    trials = list(load.trials.values())[:REPORTERS]
-    reported = sum(await asyncio.gather(*(_report(load, one, until) for one in trials)))
-    return reported / (time.perf_counter() - begun), reported / (cpu_s(master) - cpu)
+    async with running_trials(REPORTERS) as running:
+        begun, cpu = time.perf_counter(), cpu_s(running.master)
+        until = begun + SECONDS
+        counts = await asyncio.gather(
+            *(_report(running.load, trial, until) for trial in running.trials)
+        )
+        return (
+            sum(counts) / (time.perf_counter() - begun),
+            sum(counts) / (cpu_s(running.master) - cpu),
+        )
 
 
 async def _report(load: Load, of: Trial, until: float) -> int:

@@ -13,7 +13,6 @@ Budget: half a core of the master, with what the trials cost. Where other work s
 from __future__ import annotations
 
 import asyncio
-import statistics
 import sys
 import tempfile
 import time
@@ -40,7 +39,7 @@ LINE = "epoch 3 of 90, step 1024: loss 0.2512, accuracy 0.7519, 812 images a sec
 ENTRIES = tuple(LogEntry(timestamp=NOW, log=LINE, stdtype="stdout") for _ in range(BATCH_LINES))
 LINES_BUDGET, COMMIT_BUDGET_MS = 50_000, 20.0
 
-TRIALS, FOLLOWERS, LINES_A_SECOND, SECONDS = sized((40, 200, 10, 20.0), (2, 4, 2, 1.0))
+TRIALS, FOLLOWERS, LINES_A_SECOND, SECONDS = sized((40, 200, 10, 20), (2, 4, 2, 1))
 FOLLOW_BUDGET = 0.5
 """Of a core."""
 
@@ -104,10 +103,10 @@ async def _commit(store: Store, took: list[float]) -> None:
         await asyncio.sleep(COMMIT_EVERY_S)
 
 
-async def followed() -> tuple[float, float, float]:
-    """Parts of a core of the master without and with followers, and the lines a second that each of them was sent."""
+async def followed() -> tuple[float, float]:
+    """Parts of a core of the master without and with followers."""
     async with running_trials(TRIALS) as running:
-        alone, _ = await _part_of_core(running, [])
+        alone = await _part_of_core(running, [])
         counts = [0] * FOLLOWERS
         following = [
             asyncio.create_task(_follow(running, running.trials[at % TRIALS], counts, at))
@@ -115,35 +114,36 @@ async def followed() -> tuple[float, float, float]:
         ]
         try:
             while not all(counts):
-                await _write(running, time.perf_counter())
-            busy, lines = await _part_of_core(running, counts)
+                await _write(running, seconds=1)
+                if any(one.done() for one in following):
+                    raise RuntimeError("the master ended a log that is followed")
+            busy = await _part_of_core(running, counts)
         finally:
             for one in following:
                 one.cancel()
             await asyncio.gather(*following, return_exceptions=True)
-        return alone, busy, lines
+        return alone, busy
 
 
-async def _part_of_core(running: Running, counts: list[int]) -> tuple[float, float]:
-    before = list(counts)
-    begun, cpu = time.perf_counter(), cpu_s(running.master)
-    await _write(running, begun + SECONDS)
-    took = time.perf_counter() - begun
-    lines = [after - first for after, first in zip(counts, before, strict=True)]
-    return (cpu_s(running.master) - cpu) / took, statistics.fmean(lines or [0]) / took
+async def _part_of_core(running: Running, counts: list[int]) -> float:
+    """By the seconds that the lines are for: where all is slower, they take longer. All of them have come."""
+    before, cpu = list(counts), cpu_s(running.master)
+    await _write(running, seconds=SECONDS)
+    due = SECONDS * LINES_A_SECOND
+    while any(count - first < due for count, first in zip(counts, before, strict=True)):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    return (cpu_s(running.master) - cpu) / SECONDS
 
 
-async def _write(running: Running, until: float) -> None:
+async def _write(running: Running, *, seconds: int) -> None:
     """Every trial its lines of a second at once, a second long at least."""
     connections = [Http() for _ in running.trials]
     try:
-        while True:
+        for _ in range(seconds):
             due = time.perf_counter() + 1.0
             posts = zip(connections, running.trials, strict=True)
             await asyncio.gather(*(_post(running, http, trial) for http, trial in posts))
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            if time.perf_counter() >= until:
-                return
     finally:
         for http in connections:
             http.close()
@@ -186,9 +186,9 @@ def main() -> int:
         f"{by_clock * slower:.0f} and {by_cpu * slower:.0f}, budget {LINES_BUDGET}"
     )
     print(f"  commits meanwhile: 99 % within {commit_ms:.1f} ms, budget {COMMIT_BUDGET_MS:g} ms")
-    alone, busy, lines = asyncio.run(followed())
+    alone, busy = asyncio.run(followed())
     print(
-        f"{FOLLOWERS} followers of {TRIALS} trials, {lines:.1f} lines a second each: {busy:.2f} of a core, "
+        f"{FOLLOWERS} followers of {TRIALS} trials, {LINES_A_SECOND} lines a second each: {busy:.2f} of a core, "
         f"{alone:.2f} without them; where budgets are for: {busy / slower:.2f}, budget {FOLLOW_BUDGET}"
     )
     return exit_code(

@@ -20,14 +20,12 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import select
 
 from benchmarks.arguments import arguments, exit_code, sized
-from benchmarks.bench_lists import experiment, trial, with_project
 from benchmarks.calibration import REFERENCE_S, loop_s, print_calibration
 from master.checkpoints.experiment_rows import ExperimentRows
 from master.logs.store import LogStore
@@ -35,6 +33,7 @@ from master.store import tables
 from master.store.sql.sqlite import SqliteDatabase
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial, with_project
 from windlass.base.clock import ManualClock
 
 METRICS, LINES, EVENTS, TRIALS = sized(
@@ -43,7 +42,6 @@ METRICS, LINES, EVENTS, TRIALS = sized(
 AT_ONCE = 64
 """Trials that run at the same time."""
 BUDGET_MS = 50.0
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -27,69 +26,14 @@ from benchmarks.calibration import print_calibration
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial
 from tests.real_cluster import RealCluster
 from windlass.base.clock import ManualClock
 
 EXPERIMENTS, TRIALS = sized((10_000, 2_000), (20, 10))
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 BUDGET_S = 1.0
 AT_ONCE = 500
 ROUNDS = sized(5, 1)
-
-
-def experiment(id_: int) -> dict[str, Any]:
-    config = {
-        "name": f"experiment {id_}",
-        "entrypoint": "python3 train.py",
-        "searcher": {"name": "random", "metric": "loss", "max_trials": TRIALS},
-        "hyperparameters": {
-            f"h{n}": {"type": "double", "minval": 0, "maxval": 1} for n in range(10)
-        },
-        "resources": {"resource_pool": "default", "slots_per_trial": 1},
-        "rest": {f"option-{n}": "x" * 40 for n in range(60)},
-    }
-    return {
-        "id": id_,
-        "job_id": f"job-{id_}",
-        "owner_id": 2,
-        "project_id": 1,
-        "state": "COMPLETED",
-        "name": f"experiment {id_}",
-        "labels": [],
-        "config": config,
-        "model_files": [],
-        "created_at": NOW,
-        "ended_at": NOW,
-    }
-
-
-def trial(id_: int) -> dict[str, Any]:
-    stats = {"type": "number", "count": 9, "sum": 4.5, "mean": 0.5, "max": 1, "min": 0, "last": 0.5}
-    return {
-        "id": id_,
-        "experiment_id": 1,
-        "request_id": f"r{id_}",
-        "task_id": f"t{id_}",
-        "state": "COMPLETED",
-        "hparams": {f"h{n}": id_ / TRIALS for n in range(10)},
-        "seed": id_,
-        "avoids": [],
-        "searcher_metric": id_ / TRIALS,
-        "summary_metrics": {"validation_metrics": {f"m{n}": stats for n in range(10)}},
-        "metric_groups": {},
-        "created_at": NOW,
-        "ended_at": NOW,
-    }
-
-
-def with_project() -> UnitOfWork:
-    """The user and the project of `experiment`, in an empty store."""
-    now = {"created_at": NOW, "modified_at": NOW}
-    unit = UnitOfWork()
-    unit.insert(tables.User, {"id": 2, "username": "ann", **now})
-    unit.insert(tables.Workspace, {"id": 1, "name": "w", "user_id": 2})
-    unit.insert(tables.Project, {"id": 1, "workspace_id": 1, "name": "p", "user_id": 2})
-    return unit
 
 
 def units(experiments: int, trials: int) -> Iterator[UnitOfWork]:

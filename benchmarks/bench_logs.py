@@ -22,7 +22,6 @@ import orjson
 
 from agent_bootstrap.protocol import LogBatch, LogEntry
 from benchmarks.arguments import arguments, exit_code, sized
-from benchmarks.bench_lists import NOW, experiment, trial, with_project
 from benchmarks.bench_scale import cpu_s
 from benchmarks.calibration import REFERENCE_S, loop_s, print_calibration
 from benchmarks.running_trials import Running, running_trials
@@ -31,6 +30,7 @@ from master.logs.store import LogStore
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial, with_project
 from windlass.base.clock import ManualClock
 
 CONTAINERS, BATCHES, BATCH_LINES = sized((100, 20, 500), (4, 2, 20))
@@ -151,9 +151,11 @@ async def _write(running: Running, *, seconds: int) -> None:
 
 async def _post(running: Running, http: Http, of: Trial) -> None:
     body = {"logs": [{"taskId": _task(of), "log": f"{LINE}\n"}] * LINES_A_SECOND}
-    status, answer = await http.ask(
-        running.load.address, "POST", "/api/v1/task/logs", of.token, orjson.dumps(body)
-    )
+    post = ("POST", "/api/v1/task/logs", of.token, orjson.dumps(body))
+    try:
+        status, answer = await http.ask(running.load.address, *post)
+    except ConnectionResetError:  # idle for too long, on a busy machine
+        status, answer = await http.ask(running.load.address, *post)
     if status != 200:
         raise RuntimeError(f"HTTP {status}: {answer[:300]!r}")
 

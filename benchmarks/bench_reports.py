@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import orjson
 
 from benchmarks.arguments import arguments, exit_code, sized
-from benchmarks.bench_lists import NOW, experiment, trial, with_project
 from benchmarks.bench_scale import cpu_s
 from benchmarks.calibration import REFERENCE_S, loop_s, print_calibration
 from benchmarks.running_trials import running_trials
@@ -24,6 +23,7 @@ from benchmarks.scale_load import Http, Load, Trial
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial, with_project
 from windlass.base.clock import ManualClock
 
 REPORTERS = sized(64, 4)

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import func, select
 
-from benchmarks.bench_lists import NOW, experiment, trial, with_project
 from master.checkpoints import experiment_rows
 from master.checkpoints.experiment_rows import ExperimentRows
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial, with_project
 
 COUNTED = (tables.Metric, tables.Checkpoint, tables.SearcherEvent)
 

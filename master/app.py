@@ -28,6 +28,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, ResolvedPool
+from master.config_policies.service import ConfigPolicyService
 from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
@@ -309,6 +310,7 @@ class Master:
             tasks=plane.tasks,
             generic=plane.generic,
             templates=TemplateService(self._store, options.clock),
+            config_policies=ConfigPolicyService(self._store, options.clock),
             workspaces=plane.workspaces,
             projects=plane.projects,
             reports=plane.reports,

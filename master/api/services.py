@@ -22,6 +22,8 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig
+from master.config_policies.queries import ConfigPolicyQueries
+from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
@@ -193,6 +195,7 @@ class Services:
     tasks: InteractiveService
     generic: GenericTasks
     templates: TemplateService
+    config_policies: ConfigPolicyService
     workspaces: WorkspaceService
     projects: ProjectService
     reports: ReportService
@@ -254,6 +257,7 @@ class Reads:
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
+        self.config_policies = ConfigPolicyQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

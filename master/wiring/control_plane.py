@@ -23,6 +23,7 @@ from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.config.sections import Ssh
+from master.config_policies.queries import ConfigPolicyQueries
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.sampling.process import Sampler, SamplerProcess
@@ -116,6 +117,7 @@ class ControlPlane:
             allocations=self.allocations,
             store=self.parts.store,
             clock=self.parts.clock,
+            policies=ConfigPolicyQueries(self.parts.store).effective,
         )
 
 
@@ -151,6 +153,7 @@ def build(parts: Parts) -> ControlPlane:
         rows=rows,
         cluster_id=parts.cluster_id,
     )
+    policies = ConfigPolicyQueries(parts.store).effective
     experiments = ExperimentService(
         store=parts.store,
         blobs=parts.blobs,
@@ -161,6 +164,7 @@ def build(parts: Parts) -> ControlPlane:
         clock=parts.clock,
         ids=parts.ids,
         sampler=parts.sampler,
+        policies=policies,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
@@ -176,6 +180,7 @@ def build(parts: Parts) -> ControlPlane:
         ids=parts.ids,
         keys=parts.shell_keys,
         tokens=service_tokens,
+        policies=policies,
     )
     checkpoints = CheckpointService(
         store=parts.store,

@@ -33,6 +33,7 @@ from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, load
+from master.config_policies.service import ConfigPolicyService
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import FallBackRule
@@ -450,6 +451,7 @@ async def _start(
         tasks=plane.tasks,
         generic=plane.generic,
         templates=TemplateService(store, clock),
+        config_policies=ConfigPolicyService(store, clock),
         workspaces=plane.workspaces,
         projects=plane.projects,
         reports=plane.reports,

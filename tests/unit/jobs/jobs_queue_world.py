@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from master.allocations.machine import AllocationState
 from master.core.actor import Actor
+from master.core.expconf.policies import Policies, Workload
 from master.core.jobs import (
     JobChange,
     JobType,
@@ -162,7 +163,11 @@ class MemoryCluster:
             allocations=cast("Any", self),
             store=store,
             clock=ManualClock(NOW),
+            policies=self._no_policies,
         )
+
+    async def _no_policies(self, _: int, workload: Workload) -> Policies:
+        return Policies(workload)
 
     def place(self, job_id: str) -> tuple[Decimal | None, int | None]:
         order = self.jobs[job_id].facts.order

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import or_, select
 
-from master.core.expconf.policies import Policies, ScopedPolicy, Workload, policy_of
+from master.core.expconf.policies import Policies, ScopedPolicy, WorkloadType, policy_of
 from master.parsing import in_parsing_thread
 from master.store import tables
 from master.store.store import Store
@@ -15,7 +15,7 @@ from windlass.base.formats.json_types import JsonObject
 
 _C, _W = tables.ConfigPolicy, tables.Workspace
 THE_CLUSTER = "the cluster"
-PoliciesOf: TypeAlias = Callable[[int, Workload], Awaitable[Policies]]
+PoliciesOf: TypeAlias = Callable[[int, WorkloadType], Awaitable[Policies]]
 """What holds for work of this kind in this workspace, now."""
 
 
@@ -28,19 +28,21 @@ class ConfigPolicyQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def document(self, workspace_id: int | None, workload: Workload) -> JsonObject:
+    async def document(self, workspace_id: int | None, workload: WorkloadType) -> JsonObject:
         """As it was written; `{}` if there is none. `workspace_id` None: the cluster's."""
         found = await self.row(workspace_id, workload)
         return {} if found is None else found.document
 
-    async def row(self, workspace_id: int | None, workload: Workload) -> tables.ConfigPolicy | None:
+    async def row(
+        self, workspace_id: int | None, workload: WorkloadType
+    ) -> tables.ConfigPolicy | None:
         return await self._store.read_one(
             select(_C).where(
                 _C.workload == workload.value, _C.workspace_id.is_not_distinct_from(workspace_id)
             )
         )
 
-    async def effective(self, workspace_id: int, workload: Workload) -> Policies:
+    async def effective(self, workspace_id: int, workload: WorkloadType) -> Policies:
         """The workspace's, and the cluster's over it."""
         rows = await self._store.read(
             select(_C, _W.name)
@@ -64,5 +66,5 @@ def scoped(row: PolicyRow) -> ScopedPolicy:
     return ScopedPolicy(scope_name(row.workspace), policy_of(row.policy.document))
 
 
-def _policies(workload: Workload, rows: list[PolicyRow]) -> Policies:
+def _policies(workload: WorkloadType, rows: list[PolicyRow]) -> Policies:
     return Policies(workload, [scoped(row) for row in rows])

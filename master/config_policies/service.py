@@ -20,7 +20,7 @@ from master.core.expconf.policies import (
     Policies,
     PolicyText,
     ScopedPolicy,
-    Workload,
+    WorkloadType,
     read_policy,
 )
 from master.parsing import in_parsing_thread
@@ -45,7 +45,7 @@ class ConfigPolicyService:
         self._queue = SerialQueue("config policies")
 
     async def put(
-        self, workspace_id: int | None, workload: Workload, text: str, *, by: Actor
+        self, workspace_id: int | None, workload: WorkloadType, text: str, *, by: Actor
     ) -> JsonObject:
         """Replace it; the document as it was read. Raises InvalidArgument, InvalidConfig, NotFound."""
         new = await in_parsing_thread(read_policy, text, workload)
@@ -76,7 +76,7 @@ class ConfigPolicyService:
         await self._queue.run(turn)
         return new.document
 
-    async def delete(self, workspace_id: int | None, workload: Workload, *, by: Actor) -> None:
+    async def delete(self, workspace_id: int | None, workload: WorkloadType, *, by: Actor) -> None:
         """One that is not there is no error."""
 
         async def turn() -> None:
@@ -93,7 +93,7 @@ class ConfigPolicyService:
         await self._queue.run(turn)
 
     async def _require_consistent(
-        self, workspace_id: int | None, workload: Workload, new: PolicyText
+        self, workspace_id: int | None, workload: WorkloadType, new: PolicyText
     ) -> None:
         """Raises InvalidConfig for an invariant that breaks a constraint, of its own scope or of the other."""
         for layers in await self._beside(workspace_id, workload, new):
@@ -101,7 +101,7 @@ class ConfigPolicyService:
                 raise InvalidConfig(problems, what=WHAT)
 
     async def _beside(
-        self, workspace_id: int | None, workload: Workload, new: PolicyText
+        self, workspace_id: int | None, workload: WorkloadType, new: PolicyText
     ) -> list[Sequence[ScopedPolicy]]:
         """What would hold: in its workspace, or in each that has a policy of its own."""
         if workspace_id is not None:

@@ -17,7 +17,7 @@ from master.allocations.task_messages import TaskLogWriter
 from master.config_policies.queries import PoliciesOf
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
-from master.core.expconf.policies import Workload
+from master.core.expconf.policies import WorkloadType
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
@@ -184,7 +184,7 @@ class ExperimentService:
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None
     ) -> CheckedExperiment:
-        policies = await self._policies(owner.workspace_id, Workload.EXPERIMENT)
+        policies = await self._policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
             self._admission.check, text, owner=owner, policies=policies, template=template
         )
@@ -194,7 +194,7 @@ class ExperimentService:
     async def _check_again(
         self, document: JsonObject, changes: JsonMapping, owner: TaskOwner
     ) -> CheckedExperiment:
-        policies = await self._policies(owner.workspace_id, Workload.EXPERIMENT)
+        policies = await self._policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
             self._admission.check_again,
             document,
@@ -273,7 +273,7 @@ class ExperimentService:
         """Raises InvalidArgument for one that a config policy has come to forbid since it was paused."""
         live = self.roots.get(experiment_id)
         if live is not None and live.state.phase is Phase.PAUSED:
-            policies = await self._policies(live.workspace_id, Workload.EXPERIMENT)
+            policies = await self._policies(live.workspace_id, WorkloadType.EXPERIMENT)
             settings = live.state.settings
             policies.require(slots=settings.slots_per_trial, max_slots=None, priority=None)
             policies.require_order(

@@ -15,7 +15,7 @@ from master.auth.permissions import Action, Target, allowed, refusal
 from master.auth.principal import Principal
 from master.config_policies.queries import PoliciesOf
 from master.core.actor import Actor
-from master.core.expconf.policies import Workload
+from master.core.expconf.policies import WorkloadType
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
 from master.core.visibility import Visibility
@@ -268,7 +268,7 @@ class JobService:
 
     async def _require_allowed(self, root: JobRoot, change: JobChange) -> None:
         facts = root.job_facts()
-        policies = await self._policies(facts.workspace_id, Workload.of(facts.type))
+        policies = await self._policies(facts.workspace_id, WorkloadType.of(facts.type))
         policies.require_change(change)
 
     async def _explain_waiting(

@@ -23,7 +23,7 @@ from master.core.actor import Actor
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.models.environment import Image
 from master.core.expconf.parsing.normalise import normalise
-from master.core.expconf.policies import Policies, Workload
+from master.core.expconf.policies import Policies, WorkloadType
 from master.core.expconf.templates import Template, naming, task_over_template
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
@@ -130,7 +130,7 @@ class InteractiveService:
         run unless the cluster accepts that.
         """
         owner = TaskOwner(by.user_id, new.workspace_id)
-        policies = await self._policies(new.workspace_id, Workload.TASK)
+        policies = await self._policies(new.workspace_id, WorkloadType.TASK)
         checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner, policies)
         batch = batch_options(checked.config.slurm, checked.config.pbs)
         await self._cluster.require_linked(checked.pool, owner, batch)
@@ -282,7 +282,7 @@ class InteractiveService:
             row = await self._queries.task(task_id, EVERYTHING)
             noun = KINDS[JobType(row.task.type)].noun
             raise InvalidState(f"{noun} {task_id} has already ended ({row.task.exit_status})")
-        policies = await self._policies(live.state.workspace_id, Workload.TASK)
+        policies = await self._policies(live.state.workspace_id, WorkloadType.TASK)
         policies.require_change(change)
         await live.change_job(change, by=by)
 

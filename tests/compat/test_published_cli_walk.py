@@ -231,9 +231,10 @@ ok | workspace bindings list Uncategorized
 of Kubernetes | workspace bindings set Uncategorized --namespace n
 of Kubernetes | workspace bindings delete Uncategorized
 of Kubernetes | workspace resource-quota set Uncategorized 1
-missing | config-policies describe experiment
-missing | config-policies set experiment {config}
-missing | config-policies delete experiment
+ok | config-policies describe experiment
+ok | config-policies describe tasks -w Uncategorized --json
+ok | config-policies set experiment {policy}
+ok | config-policies delete experiment
 ok | dev auth-token
 ok | dev bindings list
 ok | dev bindings call get_GetMe
@@ -244,16 +245,13 @@ ok | user logout
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteGlobalConfigPolicies
 delete_DeleteGroup
 delete_DeleteModel
 delete_DeleteModelVersion
 delete_DeleteWebhook
-delete_DeleteWorkspaceConfigPolicies
 delete_UnbindRPFromWorkspace
 get_CurrentUser
 get_GetAccessTokens
-get_GetGlobalConfigPolicies
 get_GetGroup
 get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
@@ -273,7 +271,6 @@ get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
 get_GetUserSetting
 get_GetWebhooks
-get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
 get_ListWorkspacesBoundToRP
 patch_AssignMultipleGroups
@@ -307,8 +304,6 @@ post_SetUserPassword
 post_TestWebhook
 post_UnarchiveModel
 put_OverwriteRPWorkspaceBindings
-put_PutGlobalConfigPolicies
-put_PutWorkspaceConfigPolicies
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
@@ -374,6 +369,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path
     config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
+    policy = folder / "policy.yaml"
+    policy.write_text("constraints: {priority_limit: 1}")
     config.write_text(CONFIG)
     task.write_text(yaml.safe_dump(HELD))
     hooks.mkdir()
@@ -397,6 +394,7 @@ def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
         "{g}": generic(cluster, HELD),
         "{o}": ended,
         "{config}": str(config),
+        "{policy}": str(policy),
         "{task}": str(task),
         "{model}": str(MODEL),
     }
@@ -464,6 +462,8 @@ def test_every_function_of_the_bindings_is_answered(
             "slotId": "0",
             "resourcePoolName": "default",
             "username": "someone-else",
+            "workloadType": "EXPERIMENT",
+            "configPolicies": "constraints: {priority_limit: 1}",
             "timeoutSeconds": 0,
             "startDate": "2026-01-01",
             "endDate": "2026-01-02",

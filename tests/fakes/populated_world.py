@@ -85,6 +85,7 @@ class Populated:
             "word": "jupyter-lab",
             "rest": "p/ignored",
             "version": "none",
+            "workload_type": "EXPERIMENT",
             "folder": "none",
         }
 

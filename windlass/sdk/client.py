@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.config_policies import ConfigPolicies
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.templates import Templates
@@ -413,6 +414,10 @@ class Client:
     def templates(self) -> Templates:
         """Configurations that others lie over."""
         return Templates(self.session, self.pages)
+
+    def config_policies(self) -> ConfigPolicies:
+        """What administrators fix for the work of others."""
+        return ConfigPolicies(self.session)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

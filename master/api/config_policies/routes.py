@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from master.api.access import Caller, Visible
 from master.api.config_policies.replies import ConfigPoliciesReply, StoredConfigPoliciesReply
@@ -16,7 +14,7 @@ from master.api.services import ApiContext, TheApi
 from master.api.values import finite
 from master.auth.permissions import Action
 from master.auth.principal import Principal
-from master.core.expconf.policies import Policies, Workload
+from master.core.expconf.policies import Policies, WorkloadType
 from master.core.expconf.secrets import masked
 from windlass.base.errors import InvalidArgument
 
@@ -26,7 +24,6 @@ MAX_AFFECTED = 100
 """Sentences in one answer."""
 GLOBAL = "/global/{workload_type}"
 OF_WORKSPACE = "/workspaces/{workspace_id}/{workload_type}"
-WorkloadType = Annotated[str, Path(min_length=1, max_length=100)]
 
 
 class PutConfigPolicies(Body):
@@ -43,7 +40,7 @@ class PutConfigPolicies(Body):
 async def get_global(
     workload_type: WorkloadType, visible: Visible, api: TheApi
 ) -> Reply[ConfigPoliciesReply]:
-    return await _shown(api, None, _workload(workload_type), shows=visible.all_secrets)
+    return await _shown(api, None, workload_type, shows=visible.all_secrets)
 
 
 @router.put(GLOBAL)
@@ -52,13 +49,13 @@ async def put_global(
     workload_type: WorkloadType, body: PutConfigPolicies, by: Caller, api: TheApi
 ) -> Reply[StoredConfigPoliciesReply]:
     """Replaces it."""
-    return await _put(api, None, _workload(workload_type), body.config_policies, by)
+    return await _put(api, None, workload_type, body.config_policies, by)
 
 
 @router.delete(GLOBAL)
 @permit(Action.ADMINISTRATE_CONFIG_POLICIES, CLUSTER)
 async def delete_global(workload_type: WorkloadType, by: Caller, api: TheApi) -> Reply[Empty]:
-    await api.services.config_policies.delete(None, _workload(workload_type), by=by)
+    await api.services.config_policies.delete(None, workload_type, by=by)
     return reply()
 
 
@@ -69,7 +66,7 @@ async def get_of_workspace(
 ) -> Reply[ConfigPoliciesReply]:
     row = (await api.reads.workspaces.workspace(workspace_id, visible)).workspace
     shows = visible.shows_secrets_of(row.user_id)
-    return await _shown(api, workspace_id, _workload(workload_type), shows=shows)
+    return await _shown(api, workspace_id, workload_type, shows=shows)
 
 
 @router.put(OF_WORKSPACE)
@@ -82,7 +79,7 @@ async def put_of_workspace(
     api: TheApi,
 ) -> Reply[StoredConfigPoliciesReply]:
     """Replaces it."""
-    return await _put(api, workspace_id, _workload(workload_type), body.config_policies, by)
+    return await _put(api, workspace_id, workload_type, body.config_policies, by)
 
 
 @router.delete(OF_WORKSPACE)
@@ -90,39 +87,34 @@ async def put_of_workspace(
 async def delete_of_workspace(
     workspace_id: RowId, workload_type: WorkloadType, by: Caller, api: TheApi
 ) -> Reply[Empty]:
-    await api.services.config_policies.delete(workspace_id, _workload(workload_type), by=by)
+    await api.services.config_policies.delete(workspace_id, workload_type, by=by)
     return reply()
 
 
-def _workload(text: str) -> Workload:
-    try:
-        return Workload(text)
-    except ValueError:
-        known = " or ".join(Workload)
-        raise InvalidArgument(f"workloadType: must be {known}, but is {text[:80]!r}") from None
-
-
 async def _shown(
-    api: ApiContext, workspace_id: int | None, workload: Workload, *, shows: bool
+    api: ApiContext, workspace_id: int | None, workload: WorkloadType, *, shows: bool
 ) -> Reply[ConfigPoliciesReply]:
     document = await api.reads.config_policies.document(workspace_id, workload)
     return reply({"configPolicies": finite(document if shows else masked(document))})
 
 
 async def _put(
-    api: ApiContext, workspace_id: int | None, workload: Workload, text: str, by: Principal
+    api: ApiContext, workspace_id: int | None, workload: WorkloadType, text: str, by: Principal
 ) -> Reply[StoredConfigPoliciesReply]:
     document = await api.services.config_policies.put(workspace_id, workload, text, by=by)
     affected = await _affected(api, workspace_id, workload)
     return reply({"configPolicies": finite(document), "affected": affected})
 
 
-async def _affected(api: ApiContext, workspace_id: int | None, workload: Workload) -> list[str]:
+async def _affected(api: ApiContext, workspace_id: int | None, workload: WorkloadType) -> list[str]:
     """Who waits or runs otherwise than the policies say."""
     policies: dict[int, Policies] = {}
     found: list[str] = []
     for job in api.services.jobs.all_facts():
-        if Workload.of(job.type) is not workload or workspace_id not in (None, job.workspace_id):
+        if WorkloadType.of(job.type) is not workload or workspace_id not in (
+            None,
+            job.workspace_id,
+        ):
             continue
         if job.workspace_id not in policies:
             effective = api.reads.config_policies.effective

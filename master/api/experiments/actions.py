@@ -25,7 +25,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
 from master.auth.permissions import Action, Target
-from master.core.expconf.policies import Workload
+from master.core.expconf.policies import WorkloadType
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
@@ -70,7 +70,7 @@ async def _require_keep_counts(api: ApiContext, target: Target, counts: Mapping[
     """Raises InvalidArgument for those that a config policy fixes."""
     if target.workspace_id is not None:
         policies = await api.reads.config_policies.effective(
-            target.workspace_id, Workload.EXPERIMENT
+            target.workspace_id, WorkloadType.EXPERIMENT
         )
         policies.require_keep_counts(counts)
 

@@ -41,7 +41,7 @@ _SLOTS = ("slots_per_trial", "slots")
 _FAILED = "submitted workload failed"
 
 
-class Workload(StrEnum):
+class WorkloadType(StrEnum):
     """What a policy is for, in the words of the published API."""
 
     EXPERIMENT = "EXPERIMENT"
@@ -49,7 +49,7 @@ class Workload(StrEnum):
     """Notebooks, TensorBoards, shells, commands and generic tasks."""
 
     @classmethod
-    def of(cls, job: JobType) -> Workload:
+    def of(cls, job: JobType) -> WorkloadType:
         return cls.EXPERIMENT if job is JobType.EXPERIMENT else cls.TASK
 
 
@@ -87,7 +87,7 @@ class _Limit(NamedTuple):
     scope: str
 
 
-def read_policy(text: str, workload: Workload) -> PolicyText:
+def read_policy(text: str, workload: WorkloadType) -> PolicyText:
     """Raises InvalidArgument for an empty text, InvalidConfig with every problem."""
     try:
         document = read_document(text)
@@ -116,9 +116,9 @@ def policy_of(document: JsonMapping) -> ConfigPolicy:
     return policy.model_copy(update={"invariant_config": normalise(policy.invariant_config)})
 
 
-def _check_invariant(invariant: JsonMapping, workload: Workload) -> None:
+def _check_invariant(invariant: JsonMapping, workload: WorkloadType) -> None:
     """Of tasks it may have what any kind of them knows."""
-    if workload is Workload.EXPERIMENT:
+    if workload is WorkloadType.EXPERIMENT:
         check(invariant, what=WHAT)
         refuse_masks(invariant, what=WHAT)
         return
@@ -135,7 +135,7 @@ def _check_invariant(invariant: JsonMapping, workload: Workload) -> None:
 class Policies:
     """All that holds for one workload in one workspace, the weakest scope first."""
 
-    workload: Workload
+    workload: WorkloadType
     layers: Sequence[ScopedPolicy] = ()
 
     def over(self, raw: JsonMapping) -> JsonObject:
@@ -145,7 +145,7 @@ class Policies:
             if layer.policy.invariant_config:
                 document = merge(layer.policy.invariant_config, document)
         limit = self._max_slots
-        if limit is not None and self.workload is Workload.EXPERIMENT:
+        if limit is not None and self.workload is WorkloadType.EXPERIMENT:
             slots = _at(document, ("resources", "slots_per_trial"))
             if not isinstance(slots, int) or slots <= limit.value:  # else `require` says so
                 document = merge(document, {"resources": {"max_slots": limit.value}})
@@ -224,7 +224,7 @@ class Policies:
         changes: list[JobChange] = [SetWeight(weight)]
         if priority is not None:
             changes.append(SetPriority(priority))
-        if self.workload is Workload.EXPERIMENT:
+        if self.workload is WorkloadType.EXPERIMENT:
             changes.append(SetMaxSlots(max_slots))
         for change in changes:
             self.require_change(change)
@@ -297,7 +297,7 @@ class Policies:
             return
 
 
-NO_POLICIES = Policies(Workload.EXPERIMENT)
+NO_POLICIES = Policies(WorkloadType.EXPERIMENT)
 
 
 def _leaves(document: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

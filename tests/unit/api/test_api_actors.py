@@ -18,6 +18,7 @@ from master.auth.permissions import Action
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
+from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
@@ -46,6 +47,7 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        ConfigPolicyService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -95,6 +97,7 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "workload_type": "EXPERIMENT",
             "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
@@ -166,6 +169,12 @@ BODIES: Bodies = {
     **{
         f"{method} /api/v1/templates/{{template_name:path}}": lambda here: {"config": {}}
         for method in ("POST", "PUT")
+    },
+    **{
+        f"PUT /api/v1/config-policies/{scope}/{{workload_type}}": lambda here: {
+            "configPolicies": "constraints: {priority_limit: 1}"
+        }
+        for scope in ("global", "workspaces/{workspace_id}")
     },
     "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
     "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},

@@ -48,7 +48,7 @@ async def test_the_life_of_a_policy(stored: ApiWorld) -> None:
     of_workspace = f"{URL}/workspaces/{workspace}/EXPERIMENT"
     assert await stored.ok("GET", CLUSTER) == {"configPolicies": {}}
     policy = {"constraints": {"priority_limit": 30}}
-    assert await put(stored, **policy) == {"configPolicies": policy, "affected": []}
+    assert await put(stored, CLUSTER, **policy) == {"configPolicies": policy, "affected": []}
     await put(stored, of_workspace, constraints={"resources": {"max_slots": 2}})
     assert await stored.ok("GET", CLUSTER) == {"configPolicies": policy}
     assert await stored.ok("GET", OF_TASKS) == {"configPolicies": {}}
@@ -72,7 +72,7 @@ async def test_the_life_of_a_policy(stored: ApiWorld) -> None:
         (
             f"{URL}/global/COMMAND",
             "constraints: {}",
-            "must be EXPERIMENT or NTSC, but is 'COMMAND'",
+            "should be 'EXPERIMENT' or 'NTSC'",
         ),
         (
             CLUSTER,

@@ -54,6 +54,8 @@ NEVER_GRANTED = {
     "unmanaged_put_trial": "no generated id is that of an unmanaged experiment",
     "unmanaged_patch_trial": "no generated id is that of an unmanaged trial",
     "unmanaged_get_trial": "no generated id is that of an unmanaged trial",
+    "config_policies_put_global": "no generated text is a policy",
+    "config_policies_put_of_workspace": "no generated text is a policy",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",

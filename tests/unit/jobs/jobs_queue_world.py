@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from master.allocations.machine import AllocationState
 from master.core.actor import Actor
-from master.core.expconf.policies import Policies, Workload
+from master.core.expconf.policies import Policies, WorkloadType
 from master.core.jobs import (
     JobChange,
     JobType,
@@ -166,7 +166,7 @@ class MemoryCluster:
             policies=self._no_policies,
         )
 
-    async def _no_policies(self, _: int, workload: Workload) -> Policies:
+    async def _no_policies(self, _: int, workload: WorkloadType) -> Policies:
         return Policies(workload)
 
     def place(self, job_id: str) -> tuple[Decimal | None, int | None]:

@@ -12,21 +12,21 @@ from master.core.expconf.kinds import CommandConfig, NotebookConfig
 from master.core.expconf.policies import (
     Policies,
     ScopedPolicy,
-    Workload,
+    WorkloadType,
     policy_of,
     read_policy,
 )
 from master.core.jobs import JobChange, SetMaxSlots, SetPlace, SetPool, SetPriority, SetWeight
 from windlass.base.errors import InvalidArgument, InvalidConfig
 
-EXPERIMENT, TASK = Workload.EXPERIMENT, Workload.TASK
+EXPERIMENT, TASK = WorkloadType.EXPERIMENT, WorkloadType.TASK
 LIMITS: dict[str, Any] = {"resources": {"max_slots": 8}, "priority_limit": 30}
 
 
 def policies(
     cluster: dict[str, Any] | None = None,
     workspace: dict[str, Any] | None = None,
-    workload: Workload = EXPERIMENT,
+    workload: WorkloadType = EXPERIMENT,
 ) -> Policies:
     given = (("workspace lab", workspace), ("the cluster", cluster))
     layers = [ScopedPolicy(scope, policy_of(one)) for scope, one in given if one is not None]
@@ -58,8 +58,8 @@ def resources(**values: Any) -> dict[str, Any]:
         ("invariant_config: {resources: {priority: x}}", "<config>.resources.priority"),
     ],
 )
-@pytest.mark.parametrize("workload", Workload)
-def test_what_no_policy_can_be_is_told(text: str, problem: str, workload: Workload) -> None:
+@pytest.mark.parametrize("workload", WorkloadType)
+def test_what_no_policy_can_be_is_told(text: str, problem: str, workload: WorkloadType) -> None:
     with pytest.raises((InvalidArgument, InvalidConfig)) as refused:
         read_policy(text, workload)
     assert problem in str(refused.value)

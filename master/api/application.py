@@ -37,6 +37,7 @@ from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
+from master.api.resource_pools import bindings as pool_bindings
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
 from master.api.services import ApiContext, Services, make_api
@@ -104,6 +105,7 @@ ROUTES: Sequence[BaseRoute] = (
     *projects.router.routes,
     *templates.router.routes,
     *config_policies.router.routes,
+    *pool_bindings.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from sqlalchemy import or_, select
 
@@ -15,8 +14,6 @@ from windlass.base.formats.json_types import JsonObject
 
 _C, _W = tables.ConfigPolicy, tables.Workspace
 THE_CLUSTER = "the cluster"
-PoliciesOf: TypeAlias = Callable[[int, WorkloadType], Awaitable[Policies]]
-"""What holds for work of this kind in this workspace, now."""
 
 
 class PolicyRow(NamedTuple):

@@ -14,7 +14,6 @@ from master.allocations.identities import TaskOwner
 from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
-from master.config_policies.queries import PoliciesOf
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
 from master.core.expconf.policies import WorkloadType
@@ -48,6 +47,7 @@ from master.store.contexts import Listing, listing, store_context
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState, NotFound
@@ -111,7 +111,7 @@ class ExperimentService:
         clock: Clock,
         ids: Ids,
         sampler: Sampler,
-        policies: PoliciesOf,
+        rules: WorkspaceRules,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -120,7 +120,7 @@ class ExperimentService:
         self._allocations = allocations
         self._clock = clock
         self._ids = ids
-        self._policies = policies
+        self._rules = rules
         self._admission = Admission(
             policy=policy,
             cluster=specs.cluster,
@@ -184,7 +184,7 @@ class ExperimentService:
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None
     ) -> CheckedExperiment:
-        policies = await self._policies(owner.workspace_id, WorkloadType.EXPERIMENT)
+        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
             self._admission.check, text, owner=owner, policies=policies, template=template
         )
@@ -194,7 +194,7 @@ class ExperimentService:
     async def _check_again(
         self, document: JsonObject, changes: JsonMapping, owner: TaskOwner
     ) -> CheckedExperiment:
-        policies = await self._policies(owner.workspace_id, WorkloadType.EXPERIMENT)
+        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
             self._admission.check_again,
             document,
@@ -206,6 +206,7 @@ class ExperimentService:
         return checked
 
     async def _require_usable(self, checked: CheckedExperiment, owner: TaskOwner) -> None:
+        await self._rules.require_pool(checked.settings.pool, owner.workspace_id)
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
@@ -273,7 +274,7 @@ class ExperimentService:
         """Raises InvalidArgument for one that a config policy has come to forbid since it was paused."""
         live = self.roots.get(experiment_id)
         if live is not None and live.state.phase is Phase.PAUSED:
-            policies = await self._policies(live.workspace_id, WorkloadType.EXPERIMENT)
+            policies = await self._rules.policies(live.workspace_id, WorkloadType.EXPERIMENT)
             settings = live.state.settings
             policies.require(slots=settings.slots_per_trial, max_slots=None, priority=None)
             policies.require_order(

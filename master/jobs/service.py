@@ -13,9 +13,7 @@ import structlog
 from master.allocations.machine import AllocationPhase, fell_back
 from master.auth.permissions import Action, Target, allowed, refusal
 from master.auth.principal import Principal
-from master.config_policies.queries import PoliciesOf
 from master.core.actor import Actor
-from master.core.expconf.policies import WorkloadType
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
 from master.core.visibility import Visibility
@@ -27,6 +25,7 @@ from master.jobs.queue import QueuedJob, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
+from master.workspace_rules import WorkspaceRules
 from rm_backends.views import (
     MOST_ADVANCED_FIRST,
     JobInPool,
@@ -62,14 +61,14 @@ class JobService:
         allocations: Allocations,
         store: Store,
         clock: Clock,
-        policies: PoliciesOf,
+        rules: WorkspaceRules,
     ) -> None:
         self._sources = tuple(sources)
         self._queues = queues
         self._allocations = allocations
         self._waits = WaitQueries(store)
         self._clock = clock
-        self._policies = policies
+        self._rules = rules
         self._mailbox = SerialQueue("job queue")
 
     # What there is
@@ -182,7 +181,7 @@ class JobService:
     # What can be changed
 
     async def update(self, job_id: str, change: JobChange, *, by: Actor) -> None:
-        """Raises NotFound, InvalidArgument for what a config policy forbids, and what `JobRoot.change_job` raises."""
+        """Raises NotFound, InvalidArgument for what an administrator forbids, and what `JobRoot.change_job` raises."""
 
         async def turn() -> None:
             root = self._root(job_id)
@@ -268,8 +267,7 @@ class JobService:
 
     async def _require_allowed(self, root: JobRoot, change: JobChange) -> None:
         facts = root.job_facts()
-        policies = await self._policies(facts.workspace_id, WorkloadType.of(facts.type))
-        policies.require_change(change)
+        await self._rules.require_change(change, facts.workspace_id, facts.type)
 
     async def _explain_waiting(
         self, id_: str, facts: JobFacts, queued: QueuedJob | None, entry: QueueEntry | None

@@ -166,6 +166,15 @@ class Template(SQLModel, table=True):
     modified_at: Mapped[datetime] = time_column(nullable=False)
 
 
+class PoolBinding(SQLModel, table=True):
+    """A pool is kept for this workspace, and for others that it is bound to."""
+
+    __tablename__ = "pool_binding"  # pyright: ignore
+
+    pool: Mapped[str] = Field(primary_key=True)
+    workspace_id: Mapped[int] = Field(primary_key=True, foreign_key="workspace.id", index=True)
+
+
 class ConfigPolicy(SQLModel, table=True):
     """What an administrator fixes for the work of one kind, in the cluster or in one workspace."""
 

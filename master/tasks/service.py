@@ -18,7 +18,6 @@ from master.allocations.policy import ClusterPolicy
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.config.sections import Ssh
-from master.config_policies.queries import PoliciesOf
 from master.core.actor import Actor
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.models.environment import Image
@@ -41,6 +40,7 @@ from master.tasks.live import LiveParts, LiveTask
 from master.tasks.restoring import rebuild_tasks
 from master.tasks.service_tokens import ServiceTokens
 from master.tasks.state import TaskState
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import (
@@ -105,7 +105,7 @@ class InteractiveService:
         ids: Ids,
         keys: Ssh,
         tokens: ServiceTokens,
-        policies: PoliciesOf,
+        rules: WorkspaceRules,
     ) -> None:
         self._store = store
         self._blobs = blobs
@@ -116,7 +116,7 @@ class InteractiveService:
         self.tokens = tokens
         self._clock = clock
         self._ids = ids
-        self._policies = policies
+        self._rules = rules
         self._parts = LiveParts(
             store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
         )
@@ -126,12 +126,13 @@ class InteractiveService:
     async def check(self, new: NewTask, *, by: Actor) -> CheckedTask:
         """Complete and test a configuration against this cluster. Launches nothing.
 
-        Raises InvalidConfig, InvalidArgument for what exceeds a config policy, and Unsatisfiable for what could never
+        Raises InvalidConfig, InvalidArgument for what administrators forbid, and Unsatisfiable for what could never
         run unless the cluster accepts that.
         """
         owner = TaskOwner(by.user_id, new.workspace_id)
-        policies = await self._policies(new.workspace_id, WorkloadType.TASK)
+        policies = await self._rules.policies(new.workspace_id, WorkloadType.TASK)
         checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner, policies)
+        await self._rules.require_pool(checked.pool, new.workspace_id)
         batch = batch_options(checked.config.slurm, checked.config.pbs)
         await self._cluster.require_linked(checked.pool, owner, batch)
         return checked
@@ -282,8 +283,7 @@ class InteractiveService:
             row = await self._queries.task(task_id, EVERYTHING)
             noun = KINDS[JobType(row.task.type)].noun
             raise InvalidState(f"{noun} {task_id} has already ended ({row.task.exit_status})")
-        policies = await self._policies(live.state.workspace_id, WorkloadType.TASK)
-        policies.require_change(change)
+        await self._rules.require_change(change, live.state.workspace_id, live.state.type)
         await live.change_job(change, by=by)
 
     def note_activity(self, task_id: str) -> None:

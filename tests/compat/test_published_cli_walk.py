@@ -70,10 +70,10 @@ ok | master cluster-message set -m hello
 ok | master cluster-message clear
 ok | agent list
 ok | slot list
-missing | resource-pool bindings list-workspaces default
-missing | resource-pool bindings add default Uncategorized
-missing | resource-pool bindings remove default Uncategorized
-missing | resource-pool bindings replace default Uncategorized
+ok | resource-pool bindings list-workspaces default
+is a default pool | resource-pool bindings add default Uncategorized
+'default to workspace Uncategorized' not found | resource-pool bindings remove default Uncategorized
+is a default pool | resource-pool bindings replace default Uncategorized
 ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources aggregated 2026-01-01 2026-01-02
@@ -249,7 +249,6 @@ delete_DeleteGroup
 delete_DeleteModel
 delete_DeleteModelVersion
 delete_DeleteWebhook
-delete_UnbindRPFromWorkspace
 get_CurrentUser
 get_GetAccessTokens
 get_GetGroup
@@ -272,7 +271,6 @@ get_GetTrialProfilerMetrics
 get_GetUserSetting
 get_GetWebhooks
 get_GetWorkspacesWithDefaultNamespaceBindings
-get_ListWorkspacesBoundToRP
 patch_AssignMultipleGroups
 patch_PatchAccessToken
 patch_PatchModel
@@ -281,7 +279,6 @@ patch_PatchUsers
 patch_PatchWebhook
 post_ArchiveModel
 post_AssignRoles
-post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
 post_DeleteRuns
@@ -303,11 +300,13 @@ post_SearchRolesAssignableToScope
 post_SetUserPassword
 post_TestWebhook
 post_UnarchiveModel
-put_OverwriteRPWorkspaceBindings
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
+BIND | delete_UnbindRPFromWorkspace
+is a default pool | post_BindRPToWorkspace
+is a default pool | put_OverwriteRPWorkspaceBindings
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate

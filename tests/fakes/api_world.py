@@ -45,6 +45,7 @@ from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.pool_bindings.service import PoolBindingService
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
@@ -452,6 +453,8 @@ async def _start(
         generic=plane.generic,
         templates=TemplateService(store, clock),
         config_policies=ConfigPolicyService(store, clock),
+        pool_bindings=PoolBindingService(store, plane.rules.pool_bindings, defaults=("default",)),
+        rules=plane.rules,
         workspaces=plane.workspaces,
         projects=plane.projects,
         reports=plane.reports,

@@ -11,6 +11,7 @@ from windlass.base.errors import NotFound
 from windlass.sdk.config_policies import ConfigPolicies
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.pool_bindings import PoolBindings
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
@@ -418,6 +419,10 @@ class Client:
     def config_policies(self) -> ConfigPolicies:
         """What administrators fix for the work of others."""
         return ConfigPolicies(self.session)
+
+    def pool_bindings(self) -> PoolBindings:
+        """Which pools are kept for some workspaces."""
+        return PoolBindings(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

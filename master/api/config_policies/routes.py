@@ -94,7 +94,7 @@ async def delete_of_workspace(
 async def _shown(
     api: ApiContext, workspace_id: int | None, workload: WorkloadType, *, shows: bool
 ) -> Reply[ConfigPoliciesReply]:
-    document = await api.reads.config_policies.document(workspace_id, workload)
+    document = await api.services.rules.config_policies.document(workspace_id, workload)
     return reply({"configPolicies": finite(document if shows else masked(document))})
 
 
@@ -117,7 +117,7 @@ async def _affected(api: ApiContext, workspace_id: int | None, workload: Workloa
         ):
             continue
         if job.workspace_id not in policies:
-            effective = api.reads.config_policies.effective
+            effective = api.services.rules.config_policies.effective
             policies[job.workspace_id] = await effective(job.workspace_id, workload)
         order = job.order
         try:

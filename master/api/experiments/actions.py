@@ -69,7 +69,7 @@ async def patch(
 async def _require_keep_counts(api: ApiContext, target: Target, counts: Mapping[str, int]) -> None:
     """Raises InvalidArgument for those that a config policy fixes."""
     if target.workspace_id is not None:
-        policies = await api.reads.config_policies.effective(
+        policies = await api.services.rules.config_policies.effective(
             target.workspace_id, WorkloadType.EXPERIMENT
         )
         policies.require_keep_counts(counts)

@@ -262,6 +262,10 @@ EXPECTED: Mapping[str, Expected | None] = {
         f"{method} /api/v1/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": who
         for method, who in (("GET", READ), ("PUT", OWNED), ("DELETE", OWNED))
     },
+    **{
+        f"{method} /api/v1/resource-pools/{{resource_pool_name}}/workspace-bindings": who
+        for method, who in (("GET", READ), ("POST", ADMINS), ("PUT", ADMINS), ("DELETE", ADMINS))
+    },
     "GET /api/v1/templates": READ,
     "GET /api/v1/templates/{template_name}": READ,
     "POST /api/v1/templates/{template_name}": TAKEN,

@@ -27,6 +27,7 @@ from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
+from master.pool_bindings.service import PoolBindingService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
@@ -48,6 +49,7 @@ SERVICES = (
         IssuedTokens,
         TemplateService,
         ConfigPolicyService,
+        PoolBindingService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -97,6 +99,7 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "resource_pool_name": "default",
             "workload_type": "EXPERIMENT",
             "external_experiment_id": "theirs",
         }

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from master.allocations.machine import AllocationState
 from master.core.actor import Actor
-from master.core.expconf.policies import Policies, WorkloadType
 from master.core.jobs import (
     JobChange,
     JobType,
@@ -25,6 +24,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.jobs.ports import JobFacts
 from master.jobs.service import JobService
 from master.store.store import Store
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import JobOrder
 from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState, jobs_of
 from windlass.base.clock import ManualClock
@@ -163,11 +163,8 @@ class MemoryCluster:
             allocations=cast("Any", self),
             store=store,
             clock=ManualClock(NOW),
-            policies=self._no_policies,
+            rules=WorkspaceRules(store, lambda: self.settings),
         )
-
-    async def _no_policies(self, _: int, workload: WorkloadType) -> Policies:
-        return Policies(workload)
 
     def place(self, job_id: str) -> tuple[Decimal | None, int | None]:
         order = self.jobs[job_id].facts.order

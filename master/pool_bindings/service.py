@@ -44,7 +44,7 @@ class PoolBindingService:
         self._require_bindable(pool)
 
         async def turn() -> None:
-            wanted = await self._workspaces(given)
+            wanted = await self._some_workspaces(given)
             if taken := sorted(set(await self._queries.workspaces(pool)) & set(wanted)):
                 raise Conflict(
                     f"resource pool '{pool}' is bound to {_named(wanted[id_] for id_ in taken)} already"
@@ -57,7 +57,7 @@ class PoolBindingService:
         """Raises NotFound for unknown workspaces, and for a binding that is not there."""
 
         async def turn() -> None:
-            wanted = await self._workspaces(given)
+            wanted = await self._some_workspaces(given)
             if strange := sorted(set(wanted) - set(await self._queries.workspaces(pool))):
                 names = _named(wanted[id_] for id_ in strange)
                 raise NotFound("binding", f"{pool} to {names}")
@@ -87,8 +87,14 @@ class PoolBindingService:
                 "make another one the default in master.yaml first"
             )
 
+    async def _some_workspaces(self, given: Workspaces) -> dict[int, str]:
+        """Raises InvalidArgument if none is given, and as the next one does."""
+        if not given.ids and not given.names:
+            raise InvalidArgument("workspaceIds and workspaceNames: name at least one workspace")
+        return await self._workspaces(given)
+
     async def _workspaces(self, given: Workspaces) -> dict[int, str]:
-        """Id -> name, of all. Raises InvalidArgument if none is given, NotFound with those that are not there."""
+        """Id -> name, of all. Raises NotFound with those that are not there."""
         workspace = tables.Workspace
         keys = {tables.name_key(name): name for name in given.names}
         rows = await self._store.read(

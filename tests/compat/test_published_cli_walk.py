@@ -304,7 +304,7 @@ put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
-BIND | delete_UnbindRPFromWorkspace
+name at least one workspace | delete_UnbindRPFromWorkspace
 is a default pool | post_BindRPToWorkspace
 is a default pool | put_OverwriteRPWorkspaceBindings
 resources 'x' not found | get_AllocationRendezvousInfo

@@ -75,6 +75,8 @@ async def test_what_is_wrong_is_named(world: ApiWorld) -> None:
     assert said == "resource pool 'tpu' not found"
     said = await world.refused(400, "POST", POOL.replace("gpu", "default"), of(ids=(1,)))
     assert said.startswith("resource pool 'default' is a default pool, which stays everybody's")
+    for method in ("POST", "DELETE"):
+        assert "at least one" in await world.refused(400, method, POOL, of())
     user = {"user": {"username": "other", "active": True}, "password": PASSWORD, "isHashed": False}
     await world.ok("POST", "/api/v1/users", user)
     other = await world.login("other")

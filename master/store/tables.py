@@ -166,6 +166,28 @@ class Template(SQLModel, table=True):
     modified_at: Mapped[datetime] = time_column(nullable=False)
 
 
+class PoolBinding(SQLModel, table=True):
+    """A pool is kept for this workspace, and for others that it is bound to."""
+
+    __tablename__ = "pool_binding"  # pyright: ignore
+
+    pool: Mapped[str] = Field(primary_key=True)
+    workspace_id: Mapped[int] = Field(primary_key=True, foreign_key="workspace.id", index=True)
+
+
+class ConfigPolicy(SQLModel, table=True):
+    """What an administrator fixes for the work of one kind, in the cluster or in one workspace."""
+
+    id: Mapped[int] = Field(primary_key=True)
+    workspace_id: Mapped[int | None] = Field(default=None, foreign_key="workspace.id", index=True)
+    """None: the whole cluster's."""
+    workload: Mapped[str]
+    document: Mapped[JsonObject] = json_column()
+    """As it was written."""
+    changed_by: Mapped[int] = Field(foreign_key="user.id")
+    changed_at: Mapped[datetime] = time_column(nullable=False)
+
+
 class Experiment(SQLModel, table=True):
     id: Mapped[int] = Field(primary_key=True)
     job_id: Mapped[str] = Field(index=True)

@@ -36,6 +36,7 @@ from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
 from master.tasks.service_tokens import ServiceTokens
+from master.workspace_rules import WorkspaceRules
 from master.workspaces.agent_users import AgentUsers
 from master.workspaces.deletion import Removals
 from master.workspaces.projects import ProjectService
@@ -92,6 +93,7 @@ class ControlPlane:
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
     places: CheckpointPlaces
+    rules: WorkspaceRules
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
@@ -116,6 +118,7 @@ class ControlPlane:
             allocations=self.allocations,
             store=self.parts.store,
             clock=self.parts.clock,
+            rules=self.rules,
         )
 
 
@@ -151,6 +154,7 @@ def build(parts: Parts) -> ControlPlane:
         rows=rows,
         cluster_id=parts.cluster_id,
     )
+    rules = WorkspaceRules(parts.store, lambda: parts.policy.defaults)
     experiments = ExperimentService(
         store=parts.store,
         blobs=parts.blobs,
@@ -161,6 +165,7 @@ def build(parts: Parts) -> ControlPlane:
         clock=parts.clock,
         ids=parts.ids,
         sampler=parts.sampler,
+        rules=rules,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
@@ -176,6 +181,7 @@ def build(parts: Parts) -> ControlPlane:
         ids=parts.ids,
         keys=parts.shell_keys,
         tokens=service_tokens,
+        rules=rules,
     )
     checkpoints = CheckpointService(
         store=parts.store,
@@ -220,4 +226,5 @@ def build(parts: Parts) -> ControlPlane:
         removals=removals,
         on_agents=on_agents,
         places=places,
+        rules=rules,
     )

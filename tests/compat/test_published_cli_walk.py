@@ -70,10 +70,10 @@ ok | master cluster-message set -m hello
 ok | master cluster-message clear
 ok | agent list
 ok | slot list
-missing | resource-pool bindings list-workspaces default
-missing | resource-pool bindings add default Uncategorized
-missing | resource-pool bindings remove default Uncategorized
-missing | resource-pool bindings replace default Uncategorized
+ok | resource-pool bindings list-workspaces default
+is a default pool | resource-pool bindings add default Uncategorized
+'default to workspace Uncategorized' not found | resource-pool bindings remove default Uncategorized
+is a default pool | resource-pool bindings replace default Uncategorized
 ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources aggregated 2026-01-01 2026-01-02
@@ -231,9 +231,10 @@ ok | workspace bindings list Uncategorized
 of Kubernetes | workspace bindings set Uncategorized --namespace n
 of Kubernetes | workspace bindings delete Uncategorized
 of Kubernetes | workspace resource-quota set Uncategorized 1
-missing | config-policies describe experiment
-missing | config-policies set experiment {config}
-missing | config-policies delete experiment
+ok | config-policies describe experiment
+ok | config-policies describe tasks -w Uncategorized --json
+ok | config-policies set experiment {policy}
+ok | config-policies delete experiment
 ok | dev auth-token
 ok | dev bindings list
 ok | dev bindings call get_GetMe
@@ -244,16 +245,12 @@ ok | user logout
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteGlobalConfigPolicies
 delete_DeleteGroup
 delete_DeleteModel
 delete_DeleteModelVersion
 delete_DeleteWebhook
-delete_DeleteWorkspaceConfigPolicies
-delete_UnbindRPFromWorkspace
 get_CurrentUser
 get_GetAccessTokens
-get_GetGlobalConfigPolicies
 get_GetGroup
 get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
@@ -273,9 +270,7 @@ get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
 get_GetUserSetting
 get_GetWebhooks
-get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
-get_ListWorkspacesBoundToRP
 patch_AssignMultipleGroups
 patch_PatchAccessToken
 patch_PatchModel
@@ -284,7 +279,6 @@ patch_PatchUsers
 patch_PatchWebhook
 post_ArchiveModel
 post_AssignRoles
-post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
 post_DeleteRuns
@@ -306,13 +300,13 @@ post_SearchRolesAssignableToScope
 post_SetUserPassword
 post_TestWebhook
 post_UnarchiveModel
-put_OverwriteRPWorkspaceBindings
-put_PutGlobalConfigPolicies
-put_PutWorkspaceConfigPolicies
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
+name at least one workspace | delete_UnbindRPFromWorkspace
+is a default pool | post_BindRPToWorkspace
+is a default pool | put_OverwriteRPWorkspaceBindings
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
@@ -374,6 +368,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path
     config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
+    policy = folder / "policy.yaml"
+    policy.write_text("constraints: {priority_limit: 1}")
     config.write_text(CONFIG)
     task.write_text(yaml.safe_dump(HELD))
     hooks.mkdir()
@@ -397,6 +393,7 @@ def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
         "{g}": generic(cluster, HELD),
         "{o}": ended,
         "{config}": str(config),
+        "{policy}": str(policy),
         "{task}": str(task),
         "{model}": str(MODEL),
     }
@@ -464,6 +461,8 @@ def test_every_function_of_the_bindings_is_answered(
             "slotId": "0",
             "resourcePoolName": "default",
             "username": "someone-else",
+            "workloadType": "EXPERIMENT",
+            "configPolicies": "constraints: {priority_limit: 1}",
             "timeoutSeconds": 0,
             "startDate": "2026-01-01",
             "endDate": "2026-01-02",

@@ -85,6 +85,8 @@ class Populated:
             "word": "jupyter-lab",
             "rest": "p/ignored",
             "version": "none",
+            "resource_pool_name": "default",
+            "workload_type": "EXPERIMENT",
             "folder": "none",
         }
 

@@ -27,6 +27,9 @@ class DetGroup(RootGroup):
         "experiment": LazyGroup(
             "experiment.commands", "Submit, watch and control experiments.", "e"
         ),
+        "config-policies": LazyGroup(
+            "cluster.config_policies", "Fix or bound what others submit.", "cp"
+        ),
         "fleet": LazyGroup("fleet.commands", "Show the machines of elastic pools and their costs."),
         "hpc": LazyGroup("cluster.hpc", "Run a private master on a Slurm or PBS cluster."),
         "job": LazyGroup("job.commands", "Manage the job queue.", "j"),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.config_policies import ConfigPolicies
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.pool_bindings import PoolBindings
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
@@ -423,6 +425,14 @@ class Client:
     def templates(self) -> Templates:
         """Configurations that others lie over."""
         return Templates(self.session, self.pages)
+
+    def config_policies(self) -> ConfigPolicies:
+        """What administrators fix for the work of others."""
+        return ConfigPolicies(self.session)
+
+    def pool_bindings(self) -> PoolBindings:
+        """Which pools are kept for some workspaces."""
+        return PoolBindings(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

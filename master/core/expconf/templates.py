@@ -34,7 +34,7 @@ MAX_NAME_BYTES = 2_000
 _WHAT = "template"
 
 
-class _AnyTask(InteractiveConfig):
+class AnyTask(InteractiveConfig):
     """Knows the keys of all kinds of tasks that take templates."""
 
     noun: ClassVar[str] = "task"
@@ -94,7 +94,7 @@ def check_template(config: JsonMapping) -> tuple[str, ...]:
         as_experiment, as_task = _as_experiment(piece), _as_task(piece)
         known = [
             problems
-            for model, problems in ((ExperimentConfig, as_experiment), (_AnyTask, as_task))
+            for model, problems in ((ExperimentConfig, as_experiment), (AnyTask, as_task))
             if _knows(model, piece)
         ]
         if known or not as_experiment:
@@ -185,9 +185,9 @@ def _as_experiment(piece: JsonMapping) -> list[str]:
 
 
 def _as_task(piece: JsonMapping) -> list[str]:
-    known = known_part(_AnyTask, normalise(piece))
+    known = known_part(AnyTask, normalise(piece))
     try:
-        _AnyTask.from_json({"description": "", **known})
+        AnyTask.from_json({"description": "", **known})
     except InvalidConfig as error:
         return list(error.problems)
     return _images(known)

@@ -254,6 +254,18 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/projects/{project_id}/notes": OWNED,
     "PUT /api/v1/projects/{project_id}/notes": OWNED,
     "POST /api/v1/projects/{project_id}/move": OWNED,
+    **{
+        f"{method} /api/v1/config-policies/global/{{workload_type}}": who
+        for method, who in (("GET", READ), ("PUT", ADMINS), ("DELETE", ADMINS))
+    },
+    **{
+        f"{method} /api/v1/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": who
+        for method, who in (("GET", READ), ("PUT", OWNED), ("DELETE", OWNED))
+    },
+    **{
+        f"{method} /api/v1/resource-pools/{{resource_pool_name}}/workspace-bindings": who
+        for method, who in (("GET", READ), ("POST", ADMINS), ("PUT", ADMINS), ("DELETE", ADMINS))
+    },
     "GET /api/v1/templates": READ,
     "GET /api/v1/templates/{template_name}": READ,
     "POST /api/v1/templates/{template_name}": TAKEN,
@@ -388,6 +400,12 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     f"POST {_ALLOCATION}/all_gather": lambda there: {"requestUuid": "r", "numPeers": 1},
     "POST /api/v1/task/logs": lambda there: {"logs": [{"taskId": there.run.task_id, "log": "x"}]},
     "POST /api/v1/job-queues": lambda there: {"updates": [{"jobId": there.job, "weight": 9.0}]},
+    **{
+        f"PUT /api/v1/config-policies/{scope}/{{workload_type}}": lambda there: {
+            "configPolicies": "constraints: {priority_limit: 1}"
+        }
+        for scope in ("global", "workspaces/{workspace_id}")
+    },
     "POST /api/v1/templates/{template_name}": lambda there: {"config": {}},
     "PUT /api/v1/templates/{template_name}": lambda there: {"config": {"labels": ["stolen"]}},
     "PATCH /api/v1/template/rename": lambda there: {

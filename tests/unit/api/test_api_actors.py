@@ -18,6 +18,7 @@ from master.auth.permissions import Action
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
+from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
@@ -26,6 +27,7 @@ from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
+from master.pool_bindings.service import PoolBindingService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
@@ -46,6 +48,8 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        ConfigPolicyService,
+        PoolBindingService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -95,6 +99,8 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "resource_pool_name": "default",
+            "workload_type": "EXPERIMENT",
             "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
@@ -166,6 +172,12 @@ BODIES: Bodies = {
     **{
         f"{method} /api/v1/templates/{{template_name:path}}": lambda here: {"config": {}}
         for method in ("POST", "PUT")
+    },
+    **{
+        f"PUT /api/v1/config-policies/{scope}/{{workload_type}}": lambda here: {
+            "configPolicies": "constraints: {priority_limit: 1}"
+        }
+        for scope in ("global", "workspaces/{workspace_id}")
     },
     "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
     "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},

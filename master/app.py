@@ -311,6 +311,8 @@ class Master:
             templates=TemplateService(self._store, options.clock),
             workspaces=plane.workspaces,
             projects=plane.projects,
+            models=plane.models,
+            versions=plane.versions,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,

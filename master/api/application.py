@@ -34,6 +34,8 @@ from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
+from master.api.models import routes as models
+from master.api.models import versions as model_versions
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
@@ -102,6 +104,8 @@ ROUTES: Sequence[BaseRoute] = (
     *workspaces.router.routes,
     *projects.router.routes,
     *templates.router.routes,
+    *models.router.routes,
+    *model_versions.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,

@@ -41,6 +41,9 @@ from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.models.queries import ModelQueries
+from master.models.service import ModelService
+from master.models.versions import VersionService
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.tasks.generic import GenericTasks
@@ -195,6 +198,9 @@ class Services:
     templates: TemplateService
     workspaces: WorkspaceService
     projects: ProjectService
+    models: ModelService
+    versions: VersionService
+    """Of models."""
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -254,6 +260,7 @@ class Reads:
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
+        self.models = ModelQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from master.store.unit_of_work import UnitOfWork
 METRICS_AT_ONCE = 2_000
 TRIALS_AT_ONCE = 100
 
-_T, _K, _A, _X, _M, _C, _N = (
+_T, _K, _A, _X, _M, _C, _N, _S = (
     tables.Trial,
     tables.Task,
     tables.Allocation,
@@ -22,6 +22,7 @@ _T, _K, _A, _X, _M, _C, _N = (
     tables.Metric,
     tables.Checkpoint,
     tables.Command,
+    tables.TrialSource,
 )
 
 
@@ -72,6 +73,9 @@ class ExperimentRows:
         tasks = await self._store.read(select(_K.id).where(_K.trial_id.in_(trials)))
         await self._logs.delete(tasks)
         uow = _of_tasks(tasks)
+        checkpoints = select(_C.uuid).where(_C.trial_id.in_(trials))
+        uow.execute(delete(_S).where(_S.checkpoint_uuid.in_(checkpoints)))
+        uow.execute(delete(_S).where(_S.trial_id.in_(trials)))
         uow.execute(delete(_C).where(_C.trial_id.in_(trials)))
         uow.execute(delete(_T).where(_T.id.in_(trials)))
         await self._store.commit(uow)

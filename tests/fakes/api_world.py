@@ -452,6 +452,8 @@ async def _start(
         templates=TemplateService(store, clock),
         workspaces=plane.workspaces,
         projects=plane.projects,
+        models=plane.models,
+        versions=plane.versions,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from windlass.base.errors import NotFound
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.models import Models
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
@@ -413,6 +414,10 @@ class Client:
     def templates(self) -> Templates:
         """Configurations that others lie over."""
         return Templates(self.session, self.pages)
+
+    def models(self) -> Models:
+        """The model registry."""
+        return Models(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

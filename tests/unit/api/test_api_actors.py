@@ -26,6 +26,8 @@ from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
+from master.models.service import ModelService
+from master.models.versions import VersionService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
@@ -46,6 +48,8 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        ModelService,
+        VersionService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -95,6 +99,8 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "model_name": "mine",
+            "model_version_num": 1,
             "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
@@ -168,6 +174,9 @@ BODIES: Bodies = {
         for method in ("POST", "PUT")
     },
     "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
+    "POST /api/v1/models": lambda here: {"name": "other"},
+    "POST /api/v1/models/{model_name}/move": lambda here: {"destinationWorkspaceId": 1},
+    "POST /api/v1/models/{model_name}/versions": lambda here: {"checkpointUuid": "c"},
     "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},
     "POST /api/v1/checkpoints/rm": lambda here: {"checkpointUuids": ["c"]},
     "PATCH /api/v1/checkpoints": lambda here: {
@@ -244,6 +253,8 @@ async def test_the_service_is_told_who_does_it(
     }
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("POST", "/api/v1/models", {"name": "mine"})
+    await world.ok("POST", "/api/v1/models/mine/versions", {"checkpointUuid": "c"})
     live = world.services.experiments.live(experiment)
     assert live is not None
     here = Here(

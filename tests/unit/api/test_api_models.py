@@ -245,7 +245,7 @@ async def test_one_of_many_creations_of_a_name_wins(world: ApiWorld) -> None:
 
 
 async def test_only_a_complete_checkpoint_is_registered(world: ApiWorld) -> None:
-    experiment = await trained(world, "best", "worse")
+    experiment = await trained(world, "best", "worse", "latest")
     await world.collected()
     await model(world)
     url = f"{MODELS}/vision/versions"

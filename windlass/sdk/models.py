@@ -45,7 +45,7 @@ class Models:
         """Raises NotFound."""
         return dict(self._session.get(_one(name))["model"])
 
-    def create(self, name: str, **more: Any) -> Json:
+    def create(self, name: str, /, **more: Any) -> Json:
         """`more`: keys of the request. Raises Conflict for a name that is taken."""
         return dict(self._session.post(_PATH, {"name": name, **more})["model"])
 
@@ -74,7 +74,7 @@ class Models:
         found = self._session.get(f"{_one(name)}/versions", query)["modelVersions"]
         return dict(found[0]) if found else None
 
-    def register(self, name: str, checkpoint: str, **more: Any) -> Json:
+    def register(self, name: str, checkpoint: str, /, **more: Any) -> Json:
         """A new version. `more`: keys of the request. From now on the checkpoint is not deleted."""
         body = {"checkpointUuid": checkpoint, "modelName": name, **more}
         return dict(self._session.post(f"{_one(name)}/versions", body)["modelVersion"])

@@ -417,8 +417,7 @@ async def test_metrics_of_trials_that_use_a_version(stored: ApiWorld) -> None:
     await world.ok("DELETE", f"{MODELS}/vision")
     rows = await world.services.store.read(select(tables.TrialSource))
     assert [(row.model_id, row.model_version) for row in rows] == [(None, None)]
-    await world.ok("POST", f"/api/v1/experiments/{using}/kill")
-    await world.finish(run, 137)
+    await world.finish(run)
     await world.ok("DELETE", f"/api/v1/experiments/{using}")
     await world.collected()
     assert await world.services.store.read(select(tables.TrialSource)) == []

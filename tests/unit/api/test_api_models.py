@@ -18,6 +18,8 @@ from master.store import tables
 from master.store.unit_of_work import UnitOfWork
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world
 
+CLUSTER = "cluster"
+"""A folder by which the master sees that it has the storage."""
 MODELS, CHECKPOINTS = "/api/v1/models", "/api/v1/checkpoints"
 
 
@@ -244,7 +246,8 @@ async def test_one_of_many_creations_of_a_name_wins(world: ApiWorld) -> None:
     assert sorted(statuses) == [200] + [409] * 19
 
 
-async def test_only_a_complete_checkpoint_is_registered(world: ApiWorld) -> None:
+async def test_only_a_complete_checkpoint_is_registered(world: ApiWorld, tmp_path: Path) -> None:
+    (tmp_path / CLUSTER).mkdir()
     experiment = await trained(world, "best", "worse", "latest")
     await world.collected()
     await model(world)
@@ -298,8 +301,8 @@ async def test_a_registered_checkpoint_stays(world: ApiWorld, tmp_path: Path) ->
     refusal = await world.refused(400, "PATCH", CHECKPOINTS, remaining)
     assert "checkpoint kept is in the model registry" in refusal
     bulk = "/api/v1/projects/1/experiments/delete"
-    body = {"experimentIds": [experiment], "projectId": 1}
-    (result,) = (await world.ok("DELETE", bulk, body))["results"]
+    them = {"experimentIds": [experiment], "projectId": 1}
+    (result,) = (await world.ok("DELETE", bulk, them))["results"]
     assert named in result["error"]
     await world.ok("DELETE", f"{MODELS}/vision/versions/1")
     await world.ok("DELETE", url)
@@ -367,8 +370,9 @@ async def test_in_a_cluster_of_common_work_all_edit_and_owners_delete(tmp_path: 
         await world.ok("DELETE", f"{MODELS}/vision")
 
 
-async def test_metrics_of_trials_that_use_a_version(stored: ApiWorld) -> None:
+async def test_metrics_of_trials_that_use_a_version(stored: ApiWorld, tmp_path: Path) -> None:
     world = stored
+    (tmp_path / CLUSTER).mkdir()
     await trained(world, "one")
     id_ = await model(world)
     await register(world, "one")

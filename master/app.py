@@ -320,6 +320,8 @@ class Master:
             rules=plane.rules,
             workspaces=plane.workspaces,
             projects=plane.projects,
+            models=plane.models,
+            versions=plane.versions,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,

@@ -35,6 +35,8 @@ from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
+from master.api.models import routes as models
+from master.api.models import versions as model_versions
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import bindings as pool_bindings
@@ -106,6 +108,8 @@ ROUTES: Sequence[BaseRoute] = (
     *templates.router.routes,
     *config_policies.router.routes,
     *pool_bindings.router.routes,
+    *models.router.routes,
+    *model_versions.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,

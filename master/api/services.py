@@ -42,6 +42,9 @@ from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.models.queries import ModelQueries
+from master.models.service import ModelService
+from master.models.versions import VersionService
 from master.pool_bindings.service import PoolBindingService
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -201,6 +204,9 @@ class Services:
     rules: WorkspaceRules
     workspaces: WorkspaceService
     projects: ProjectService
+    models: ModelService
+    versions: VersionService
+    """Of models."""
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -260,6 +266,7 @@ class Reads:
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
+        self.models = ModelQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

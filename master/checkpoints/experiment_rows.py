@@ -14,7 +14,7 @@ from master.store.unit_of_work import Table, UnitOfWork
 ROWS_AT_ONCE = 2_000
 TRIALS_AT_ONCE = 100
 
-_T, _K, _A, _X, _M, _C, _N, _S = (
+_T, _K, _A, _X, _M, _C, _N, _S, _F = (
     tables.Trial,
     tables.Task,
     tables.Allocation,
@@ -23,6 +23,7 @@ _T, _K, _A, _X, _M, _C, _N, _S = (
     tables.Checkpoint,
     tables.Command,
     tables.SearcherEvent,
+    tables.TrialSource,
 )
 
 
@@ -47,7 +48,7 @@ class ExperimentRows:
             await self._remove_trials(trials)
         tasks = await self._store.read(select(_K.id).where(_K.experiment_id == experiment_id))
         await self._logs.delete(tasks)
-        await self._remove_some(_C, _C.uuid, _C.experiment_id == experiment_id)
+        await self._remove_checkpoints(_C.experiment_id == experiment_id)
         await self._remove_search(experiment_id)
         uow = _of_tasks(tasks)
         for table in (tables.SearcherSnapshot, tables.CheckpointGc):
@@ -62,11 +63,22 @@ class ExperimentRows:
 
     async def _remove_trials(self, trials: Sequence[int]) -> None:
         await self._remove_some(_M, _M.id, _M.trial_id.in_(trials))
-        await self._remove_some(_C, _C.uuid, _C.trial_id.in_(trials))
+        await self._remove_sources(_F.trial_id.in_(trials))
+        await self._remove_checkpoints(_C.trial_id.in_(trials))
         tasks = await self._store.read(select(_K.id).where(_K.trial_id.in_(trials)))
         await self._logs.delete(tasks)
         uow = _of_tasks(tasks)
         uow.execute(delete(_T).where(_T.id.in_(trials)))
+        await self._store.commit(uow)
+
+    async def _remove_checkpoints(self, of: ColumnElement[bool]) -> None:
+        await self._remove_sources(_F.checkpoint_uuid.in_(select(_C.uuid).where(of)))
+        await self._remove_some(_C, _C.uuid, of)
+
+    async def _remove_sources(self, of: ColumnElement[bool]) -> None:
+        """Which trials began from which checkpoints."""
+        uow = UnitOfWork()
+        uow.execute(delete(_F).where(of))
         await self._store.commit(uow)
 
     async def _remove_search(self, experiment_id: int) -> None:

@@ -30,6 +30,8 @@ from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import PoolQueues
 from master.jobs.service import JobService
+from master.models.service import ModelService
+from master.models.versions import VersionService
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.tasks.generic import GenericTasks
@@ -89,6 +91,8 @@ class ControlPlane:
     collector: GarbageCollector
     workspaces: WorkspaceService
     projects: ProjectService
+    models: ModelService
+    versions: VersionService
     removals: Removals
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
@@ -222,6 +226,10 @@ def build(parts: Parts) -> ControlPlane:
             queue=workspaces.queue,
             relocated=experiments.relocated,
             removal=removals.wake,
+        ),
+        models=ModelService(parts.store, parts.clock, queue=workspaces.queue),
+        versions=VersionService(
+            parts.store, parts.clock, queue=workspaces.queue, checkpoints=planner
         ),
         removals=removals,
         on_agents=on_agents,

@@ -188,18 +188,19 @@ No downloadable checkpoint found | trial download {t} --latest --output-dir t1
 ok | trial set log-retention {t} --days 3
 ok | trial support-bundle {t}
 ok | checkpoint describe {u}
+ok | model create m
+ok | model list
+ok | model move m --workspace-name Uncategorized
+ok | model register-version m {u}
+ok | model describe m
+ok | model list-versions m
+in the model registry | checkpoint delete {u} --yes
+ok | model delete m
 ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *
 ok | checkpoint delete {u} --yes
 ok | experiment delete {e} --yes
 ok | preview-search {config}
-missing | model list
-missing | model create m
-missing | model describe m
-missing | model move m --workspace-name Uncategorized
-missing | model list-versions m
-missing | model register-version m {u}
-missing | model delete m
 ok | template list
 ok | template create t {config}
 ok | template describe t
@@ -246,8 +247,6 @@ VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
 delete_DeleteGroup
-delete_DeleteModel
-delete_DeleteModelVersion
 delete_DeleteWebhook
 get_CurrentUser
 get_GetAccessTokens
@@ -255,17 +254,11 @@ get_GetGroup
 get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
-get_GetModel
-get_GetModelLabels
-get_GetModelVersion
-get_GetModelVersions
-get_GetModels
 get_GetPermissionsSummary
 get_GetProjectsByUserActivity
 get_GetRolesAssignedToGroup
 get_GetRolesAssignedToUser
 get_GetTaskAcceleratorData
-get_GetTrialMetricsByModelVersion
 get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
 get_GetUserSetting
@@ -273,11 +266,8 @@ get_GetWebhooks
 get_GetWorkspacesWithDefaultNamespaceBindings
 patch_AssignMultipleGroups
 patch_PatchAccessToken
-patch_PatchModel
-patch_PatchModelVersion
 patch_PatchUsers
 patch_PatchWebhook
-post_ArchiveModel
 post_AssignRoles
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
@@ -285,21 +275,16 @@ post_DeleteRuns
 post_GetGroups
 post_GetRolesByID
 post_ListRoles
-post_MoveModel
 post_PostAccessToken
-post_PostModel
-post_PostModelVersion
 post_PostTrialProfilerMetricsBatch
 post_PostUserActivity
 post_PostUserSetting
 post_PostWebhook
 post_RemoveAssignments
-post_ReportTrialSourceInfo
 post_ResetUserSetting
 post_SearchRolesAssignableToScope
 post_SetUserPassword
 post_TestWebhook
-post_UnarchiveModel
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
@@ -310,6 +295,15 @@ is a default pool | put_OverwriteRPWorkspaceBindings
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
+model 'x' not found | delete_DeleteModelVersion
+model 'x' not found | get_GetModel
+model 'x' not found | get_GetModelVersion
+model 'x' not found | get_GetModelVersions
+model 'x' not found | get_GetTrialMetricsByModelVersion
+model 'x' not found | patch_PatchModel
+model 'x' not found | patch_PatchModelVersion
+checkpoint 'x' not found | post_PostModelVersion
+model 'x' is archived | post_MoveModel
 trial 'x/x' not found | get_GetTrialByExternalID
 user 'someone-else' not found | get_GetUserByUsername
 fieldMask.paths: is empty | patch_PatchMasterConfig
@@ -476,6 +470,8 @@ def test_every_function_of_the_bindings_is_answered(
             "post_ContinueExperiment": {"id": 999_999},
             "post_GetModelDefFile": {"path": "model.py"},
             "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
+            # A registered one would stay.
+            "post_PostModelVersion": {"checkpointUuid": "x"},
             "get_GetGenericTaskConfig": task,
             "post_PauseGenericTask": task,
             "post_UnpauseGenericTask": task,

@@ -457,6 +457,8 @@ async def _start(
         rules=plane.rules,
         workspaces=plane.workspaces,
         projects=plane.projects,
+        models=plane.models,
+        versions=plane.versions,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

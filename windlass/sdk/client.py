@@ -11,6 +11,7 @@ from windlass.base.errors import NotFound
 from windlass.sdk.config_policies import ConfigPolicies
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.models import Models
 from windlass.sdk.pool_bindings import PoolBindings
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
@@ -433,6 +434,10 @@ class Client:
     def pool_bindings(self) -> PoolBindings:
         """Which pools are kept for some workspaces."""
         return PoolBindings(self.session, self.pages)
+
+    def models(self) -> Models:
+        """The model registry."""
+        return Models(self.session, self.pages)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

@@ -273,6 +273,22 @@ EXPECTED: Mapping[str, Expected | None] = {
     "PATCH /api/v1/templates/{template_name}": OWNED,
     "DELETE /api/v1/templates/{template_name}": OWNED,
     "PATCH /api/v1/template/rename": OWNED,
+    "GET /api/v1/models": READ,
+    "GET /api/v1/model/labels": READ,
+    "POST /api/v1/models": TAKEN,
+    "GET /api/v1/models/{model_name}": READ,
+    "PATCH /api/v1/models/{model_name}": OWNED,
+    "DELETE /api/v1/models/{model_name}": OWNED,
+    **{
+        f"POST /api/v1/models/{{model_name}}/{act}": OWNED
+        for act in ("archive", "unarchive", "move", "versions")
+    },
+    "GET /api/v1/models/{model_name}/versions": READ,
+    "GET /api/v1/models/{model_name}/versions/{model_version_num}": READ,
+    "PATCH /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
+    "DELETE /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
+    "GET /api/v1/models/{model_name}/versions/{model_version_num}/metrics": READ,
+    "POST /api/v1/trial-source-info": OWNED,
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
@@ -411,6 +427,20 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "PATCH /api/v1/template/rename": lambda there: {
         "oldName": there.template,
         "newName": there.template,
+    },
+    "POST /api/v1/models": lambda there: {"name": "mine"},
+    "PATCH /api/v1/models/{model_name}": lambda there: {"notes": "stolen"},
+    "POST /api/v1/models/{model_name}/move": lambda there: {"destinationWorkspaceId": 1},
+    "POST /api/v1/models/{model_name}/versions": lambda there: {"checkpointUuid": there.checkpoint},
+    "PATCH /api/v1/models/{model_name}/versions/{model_version_num}": lambda there: {
+        "notes": "stolen"
+    },
+    "POST /api/v1/trial-source-info": lambda there: {
+        "trialSourceInfo": {
+            "trialId": there.trial,
+            "checkpointUuid": there.checkpoint,
+            "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
+        }
     },
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},

@@ -350,6 +350,13 @@ class ExperimentService:
         if live is not None and (live.is_over or live.state.unmanaged):
             self.roots.forget(live)
 
+    async def leave_memory(self, experiment_id: int) -> None:
+        """As `forget`, and all that was said of it is written."""
+        live = self.roots.get(experiment_id)
+        self.forget(experiment_id)
+        if live is not None:
+            await live.apply(lambda state, env: ExperimentStep(state))
+
     def relocated(self, experiment_ids: Iterable[int], workspace_id: int) -> None:
         """That is committed."""
         for experiment_id in experiment_ids:

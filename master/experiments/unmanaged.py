@@ -46,6 +46,11 @@ def managed_only(experiment_id: int, what: str) -> InvalidArgument:
     )
 
 
+def _require_part(trial_id: int, of: LiveExperiment) -> None:
+    if trial_id not in of.trials.trial_ids():
+        raise InvalidState(f"run {trial_id} is being deleted, or could not be deleted")
+
+
 class UnmanagedExperiments:
     def __init__(
         self,
@@ -142,6 +147,7 @@ class UnmanagedExperiments:
             if external_id is not None:
                 found = await self.find_trial(experiment_id, external_id)
                 if found is not None:
+                    _require_part(found, live)
                     return found
             request_id = self._ids.uuid()
             step = partial(
@@ -190,7 +196,9 @@ class UnmanagedExperiments:
             raise NotFound("trial", trial_id)
         if not row.unmanaged:
             return None
-        return await self._row_changes.run(lambda: self._recalled(row.id))
+        live = await self._row_changes.run(lambda: self._recalled(row.id))
+        _require_part(trial_id, live)
+        return live
 
     async def _require(self, trial_id: int) -> LiveExperiment:
         live = await self.of_trial(trial_id)

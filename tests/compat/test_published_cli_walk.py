@@ -287,7 +287,6 @@ post_AssignRoles
 post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
-post_DeleteRuns
 post_GetGroups
 post_GetRolesByID
 post_ListRoles
@@ -475,6 +474,7 @@ def test_every_function_of_the_bindings_is_answered(
             "post_PreviewHPSearch": {"config": yaml.safe_load(CONFIG)},
             # One that goes on would be in another state at each call.
             "post_ContinueExperiment": {"id": 999_999},
+            "post_DeleteRuns": {"runIds": [999_999]},
             "post_GetModelDefFile": {"path": "model.py"},
             "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
             "get_GetGenericTaskConfig": task,

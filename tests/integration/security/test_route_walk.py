@@ -56,7 +56,7 @@ PAGE = Expected(200, 200, 303)
 _EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
 _OF_EXPERIMENT = "/api/v1/experiments/{experiment_id}"
 _ALLOCATION = "/api/v1/allocations/{allocation_id}"
-RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move")
+RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move", "delete")
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,

@@ -204,7 +204,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     validate = {"config": SINGLE, "validateOnly": True}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", validate)
     runs = {"runIds": [world.trial_id(other), 999], "projectId": 1}
-    for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive"):
+    for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive", "Delete"):
         await note(f"{action}RunsResponse", "POST", f"/api/v1/runs/{action.lower()}", runs)
     await world.finish(run)
     of_loss = f"{experiment}/metrics-stream"

@@ -267,10 +267,7 @@ get_GetPermissionsSummary
 get_GetProjectsByUserActivity
 get_GetRolesAssignedToGroup
 get_GetRolesAssignedToUser
-get_GetTaskAcceleratorData
 get_GetTrialMetricsByModelVersion
-get_GetTrialProfilerAvailableSeries
-get_GetTrialProfilerMetrics
 get_GetUserSetting
 get_GetWebhooks
 get_GetWorkspaceConfigPolicies
@@ -294,7 +291,6 @@ post_MoveModel
 post_PostAccessToken
 post_PostModel
 post_PostModelVersion
-post_PostTrialProfilerMetricsBatch
 post_PostUserActivity
 post_PostUserSetting
 post_PostWebhook

@@ -38,6 +38,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await world.report(trial, "training", 1, loss=1.5)
     await world.report(trial, "validation", 1, loss="NaN")
     await world.report(trial, "validation", 2, loss=0.5)
+    await world.report(trial, "cpu", 2, node={"cpu_util_simple": 1.0})
     await world.checkpoint(run, "c-1", 2)
     line = {"taskId": run.task_id, "log": "x", "level": "LOG_LEVEL_INFO", "rankId": 0}
     await world.ok("POST", "/api/v1/task/logs", {"logs": [line]})
@@ -106,6 +107,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     task = f"/api/v1/tasks/{run.task_id}"
     await note("GetTaskResponse", "GET", task)
     await note("GetTaskContextDirectoryResponse", "GET", f"{task}/context_directory")
+    await note("GetTaskAcceleratorDataResponse", "GET", f"{task}/acceleratorData")
     await note("GetTasksResponse", "GET", "/api/v1/tasks")
     await note("GetActiveTasksCountResponse", "GET", "/api/v1/tasks/count")
     await note("GetAllocationResponse", "GET", allocation)
@@ -209,7 +211,10 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await world.finish(run)
     of_loss = f"{experiment}/metrics-stream"
     loss = "metricName=loss&group=validation"
+    profiler = f"/api/v1/trials/{trial}/profiler"
     for name, path in (
+        ("GetTrialProfilerMetricsResponse", f"{profiler}/metrics"),
+        ("GetTrialProfilerAvailableSeriesResponse", f"{profiler}/available_series"),
         ("ExpMetricNamesResponse", f"/api/v1/experiments/metrics-stream/metric-names?ids={id_}"),
         ("MetricBatchesResponse", f"{of_loss}/batches?{loss}"),
         ("TrialsSampleResponse", f"{of_loss}/trials-sample?{loss}"),

@@ -171,3 +171,39 @@ async def test_a_search_with_two_of_eight_trials_done_goes_on_though_its_master_
             await finish(cluster, left[0])
     assert await states(cluster) == ["COMPLETED"] * 8
     await cluster.crash()
+
+
+async def test_no_more_trials_go_on_at_once_than_a_search_may_have(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Four failed, two were cancelled; two may run at a time."""
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await cluster.create(SEARCH + "max_restarts: 0\n")
+    for _ in range(4):
+        run = running(cluster)[0]
+        await cluster.grant(of=run)
+        await cluster.report(ContainerPhase.RUNNING, of=run)
+        await cluster.exit(1, of=run)
+    await cluster.experiments.kill(1, by=ADMIN)
+    for run in running(cluster):
+        await cluster.exit(137, of=run)
+    assert await states(cluster) == ["ERROR"] * 4 + ["CANCELED"] * 2
+    clock.advance(1)
+    await cluster.experiments.continue_(1, by=ADMIN)
+    for ended in range(8):
+        now = running(cluster)
+        assert len(now) == min(2, 8 - ended)
+        reasons = cluster.experiments.waiting_reasons(cluster.only.state.trials.values())
+        waiting = [one for one in reasons.values() if "max_concurrent_trials" in one.text]
+        assert len(waiting) == max(0, len(await unended(cluster)) - 2)
+        if ended == 3:
+            await cluster.crash()
+            cluster = await ScriptedCluster.start(tmp_path, clock)
+            assert [run.id for run in running(cluster)] == [run.id for run in now]
+        await finish(cluster, running(cluster)[0])
+    assert await states(cluster) == ["COMPLETED"] * 8
+    await cluster.crash()
+
+
+async def unended(cluster: ScriptedCluster) -> list[str]:
+    return [state for state in await states(cluster) if state == "ACTIVE"]

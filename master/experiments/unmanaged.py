@@ -60,15 +60,17 @@ class UnmanagedExperiments:
         *,
         of_trial: Callable[[int], LiveExperiment | None],
         workspace_of: Callable[[int], Awaitable[int]],
+        follow_project: Callable[[LiveExperiment], Awaitable[None]],
         ids: Ids,
     ) -> None:
-        """`of_trial`: the live experiment of a trial, if there is one."""
+        """`of_trial`: the live experiment of a trial, if there is one. `follow_project`: into its workspace of now."""
         self._parts = parts
         self._store = parts.store
         self._roots = roots
         self._row_changes = row_changes
         self._live_of_trial = of_trial
         self._workspace_of = workspace_of
+        self._follow_project = follow_project
         self._ids = ids
 
     async def check(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
@@ -102,6 +104,7 @@ class UnmanagedExperiments:
             self._parts, state, owner_name=by.name, workspace_id=workspace_id, search=checked.search
         )
         await live.create(begin, lambda: self._roots.register(live), by=by)
+        await self._follow_project(live)
         return state.id
 
     async def find(self, external_id: str) -> int | None:

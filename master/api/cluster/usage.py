@@ -239,9 +239,7 @@ async def aggregated_csv(
 @router.get("/api/v1/resources/allocation/aggregated")
 @answers(AggregatedReply)
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def aggregated(
-    query: Annotated[InDays, Query()], visible: Visible, api: TheApi
-) -> Response:
+async def aggregated(query: Annotated[InDays, Query()], visible: Visible, api: TheApi) -> Response:
     """Slot seconds of all work, by day or month."""
     interval, period = query.wanted()
 

@@ -46,7 +46,7 @@ from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
 from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
-from master.api.trials import metrics, run_actions, runs, time_series
+from master.api.trials import metrics, profiler, run_actions, runs, time_series
 from master.api.trials import routes as trials
 from master.api.users import routes as users
 from master.api.users import session
@@ -77,6 +77,7 @@ ROUTES: Sequence[BaseRoute] = (
     *experiment_series.router.routes,
     *metric_streams.router.routes,
     *time_series.router.routes,
+    *profiler.router.routes,
     *interactive.ROUTES,
     *metrics.router.routes,
     *metrics.hot.routes,

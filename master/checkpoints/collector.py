@@ -40,8 +40,8 @@ FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
 UNDER_WAY = 200
 """Rows at once, without those that wait for an agent: one may never come. Most wait for one of `DELETING_AT_ONCE`."""
-EXPERIMENT_ATTEMPTS = 3
-"""Then an experiment is DELETE_FAILED, and its owner decides. Everything else is tried for ever."""
+ATTEMPTS = 3
+"""Then an experiment or a trial is DELETE_FAILED, and its owner decides. Everything else is tried for ever."""
 
 
 class _Asked(NamedTuple):
@@ -158,6 +158,11 @@ class GarbageCollector:
         if row.kind == GcKind.EXPERIMENT:
             await self._rows.remove(row.experiment_id)
             log.info("experiment deleted", experiment=row.experiment_id)
+        elif row.kind == GcKind.TRIAL and row.trial_id is not None:
+            await self._rows.remove_trials([row.trial_id])
+            self._say(row, f"Trial {row.trial_id} is deleted")
+            await self._finish(row)
+            log.info("trial deleted", trial=row.trial_id, experiment=row.experiment_id)
         else:
             if not begun and await self._has_task(row):
                 self._say(row, "Nothing to delete")
@@ -288,16 +293,14 @@ class GarbageCollector:
     async def _failed(self, row: tables.CheckpointGc, problem: str) -> None:
         attempts = row.attempts + 1
         uow = UnitOfWork()
-        if row.kind == GcKind.EXPERIMENT and attempts >= EXPERIMENT_ATTEMPTS:
+        if row.kind in (GcKind.EXPERIMENT, GcKind.TRIAL) and attempts >= ATTEMPTS:
             self._say(row, f"Not deleted: {problem}", level="ERROR")
-            uow.update(
-                tables.Experiment,
-                {"id": row.experiment_id},
-                {"state": Phase.DELETE_FAILED.value, "error": f"not deleted: {problem}"},
-            )
+            _note_failure(uow, row, f"not deleted: {problem}")
             uow.delete(tables.CheckpointGc, {"task_id": row.task_id})
             uow.update(tables.Task, {"id": row.task_id}, {"ended_at": self._clock.now()})
-            log.warning("experiment not deleted", experiment=row.experiment_id, error=problem)
+            log.warning(
+                "not deleted", experiment=row.experiment_id, trial=row.trial_id, error=problem
+            )
         else:
             pause = min(FIRST_PAUSE * 3 ** min(row.attempts, 10), LONGEST_PAUSE)
             self._not_before[row.task_id] = self._clock.now() + pause
@@ -321,10 +324,21 @@ class GarbageCollector:
         self._task_log.say(row.task_id, "", text, level=level)
 
 
+def _note_failure(uow: UnitOfWork, row: tables.CheckpointGc, error: str) -> None:
+    """Of the deletion of an experiment or a trial, which its owner may ask for again."""
+    failed = Phase.DELETE_FAILED.value
+    if row.kind == GcKind.TRIAL:
+        values = {"deletion": failed, "deletion_error": error}
+        uow.update(tables.Trial, {"id": row.trial_id}, values)
+    else:
+        uow.update(tables.Experiment, {"id": row.experiment_id}, {"state": failed, "error": error})
+
+
 _WHY = {
     GcKind.POLICY: "not kept by save_experiment_best, save_trial_best and save_trial_latest",
     GcKind.FILES: "as asked",
     GcKind.TENSORBOARD: "as asked",
+    GcKind.TRIAL: "the trial is deleted",
     GcKind.EXPERIMENT: "the experiment is deleted",
 }
 
@@ -336,6 +350,5 @@ def _announcement(row: tables.CheckpointGc, deletion: Deletion) -> str:
         what.append(f"{files}{len(deletion.checkpoints)} checkpoints")
     if deletion.tensorboard:
         what.append("TensorBoard files")
-    return (
-        f"Deleting {' and '.join(what)} of experiment {row.experiment_id}: {_WHY[GcKind(row.kind)]}"
-    )
+    of = f"experiment {row.experiment_id}" if row.trial_id is None else f"trial {row.trial_id}"
+    return f"Deleting {' and '.join(what)} of {of}: {_WHY[GcKind(row.kind)]}"

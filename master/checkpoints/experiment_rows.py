@@ -1,4 +1,4 @@
-"""Taking every row of one experiment out of the store, some at a time: nobody's commit waits for all of them."""
+"""Taking every row of an experiment or a trial out of the store, some at a time: nobody's commit waits for all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExperimentRows:
         while trials := await self._store.read(
             select(_T.id).where(_T.experiment_id == experiment_id).limit(TRIALS_AT_ONCE)
         ):
-            await self._remove_trials(trials)
+            await self.remove_trials(trials)
         tasks = await self._store.read(select(_K.id).where(_K.experiment_id == experiment_id))
         await self._logs.delete(tasks)
         await self._remove_checkpoints(_C.experiment_id == experiment_id)
@@ -61,7 +61,8 @@ class ExperimentRows:
         await self._logs.delete(task_ids)
         await self._store.commit(_of_tasks(task_ids))
 
-    async def _remove_trials(self, trials: Sequence[int]) -> None:
+    async def remove_trials(self, trials: Sequence[int]) -> None:
+        """With their tasks, logs, metrics and checkpoints. Those that are gone already count as removed."""
         await self._remove_some(_M, _M.id, _M.trial_id.in_(trials))
         await self._remove_sources(_F.trial_id.in_(trials))
         await self._remove_checkpoints(_C.trial_id.in_(trials))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
-from sqlalchemy import and_, select
+from sqlalchemy import ColumnElement, and_, select
 
 from master.core.retention import KeepCounts, StoredCheckpoint, kept
 from master.experiments.lifecycle.garbage import EVERYTHING, GcKind
@@ -126,16 +126,29 @@ class Planner:
                 return await self._by_storage(asked.checkpoints, storage, tuple(asked.globs))
             case GcKind.TENSORBOARD:
                 return [Deletion(storage=storage, tensorboard=(folder,))]
-            case GcKind.EXPERIMENT:
-                uuids = await self._store.read(
-                    select(_C.uuid).where(
-                        _C.experiment_id == asked.experiment_id, _C.state != "DELETED"
-                    )
+            case GcKind.TRIAL:
+                folder += f"/trial/{asked.trial_id}"
+                return await self._everything(
+                    _C.trial_id == asked.trial_id, _T.id == asked.trial_id, storage, folder
                 )
-                deletions = await self._by_storage(uuids, storage, EVERYTHING)
-                if await self._has_run(asked.experiment_id):
-                    deletions.append(Deletion(storage=storage, tensorboard=(folder,)))
-                return deletions
+            case GcKind.EXPERIMENT:
+                of_checkpoint = _C.experiment_id == asked.experiment_id
+                of_trial = _T.experiment_id == asked.experiment_id
+                return await self._everything(of_checkpoint, of_trial, storage, folder)
+
+    async def _everything(
+        self,
+        of_checkpoint: ColumnElement[bool],
+        of_trial: ColumnElement[bool],
+        storage: JsonMapping,
+        folder: str,
+    ) -> list[Deletion]:
+        """These checkpoints, and the folder of TensorBoard files if one of these trials has run."""
+        uuids = await self._store.read(select(_C.uuid).where(of_checkpoint, _C.state != "DELETED"))
+        deletions = await self._by_storage(uuids, storage, EVERYTHING)
+        if await self._store.read(select(_T.id).where(of_trial, _T.run_id > 0).limit(1)):
+            deletions.append(Deletion(storage=storage, tensorboard=(folder,)))
+        return deletions
 
     async def garbage(
         self, experiment_id: int, config: JsonMapping, counts: KeepCounts
@@ -247,10 +260,6 @@ class Planner:
             Deletion(storage=storages[key], checkpoints=tuple(some), globs=globs)
             for key, some in found.items()
         ]
-
-    async def _has_run(self, experiment_id: int) -> bool:
-        here = (_T.experiment_id == experiment_id, _T.run_id > 0)
-        return bool(await self._store.read(select(_T.id).where(*here).limit(1)))
 
     async def _config(self, experiment_id: int) -> JsonMapping:
         config = await self._store.read_one(select(_E.config).where(_E.id == experiment_id))

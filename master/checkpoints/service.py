@@ -204,6 +204,54 @@ class CheckpointService:
         self._wake()
         log.info("experiment to be deleted", experiment=experiment_id, by=str(by))
 
+    async def delete_trial(self, trial_id: int, *, by: Actor) -> None:
+        """It is DELETING from now on, and no part of its experiment any more; then its files go, then its rows.
+
+        Raises NotFound, and InvalidState while its search may need it, or another trial its checkpoints,
+        or the model registry has one of them.
+        """
+
+        async def turn() -> None:
+            await self._experiments.row_changes.run(lambda: self._delete_trial(trial_id, by))
+
+        await self._planner.queue.run(turn)
+
+    async def _delete_trial(self, trial_id: int, by: Actor) -> None:
+        trial, checkpoint = tables.Trial, tables.Checkpoint
+        row = await self._store.read_one(select(trial).where(trial.id == trial_id))
+        if row is None:
+            raise NotFound("trial", trial_id)
+        if row.deletion == Phase.DELETING:
+            raise InvalidState(f"Run {trial_id} is already being deleted")
+        if not Phase(row.state).is_terminal:
+            raise InvalidState("Run is not in a terminal state.")
+        live = self._experiments.live(row.experiment_id)
+        if live is not None and not live.state.phase.is_terminal:
+            raise InvalidState(
+                f"Run is part of experiment {live.id}, which has not ended: its search may still need it."
+            )
+        experiment = await self._require_ended(row.experiment_id)
+        uuids = await self._store.read(
+            select(checkpoint.uuid).where(checkpoint.trial_id == trial_id)
+        )
+        await self._require_unregistered(uuids)
+        await self._require_unneeded(uuids)
+        await self._experiments.leave_memory(experiment.id)
+        uow = UnitOfWork()
+        unchanged = {"id": experiment.id, "state": experiment.state}
+        uow.update(tables.Experiment, unchanged, {"state": experiment.state}, expect=1)
+        deleting = {"deletion": Phase.DELETING.value, "deletion_error": ""}
+        uow.update(trial, {"id": trial_id}, deleting, expect=1)
+        self._write_down(uow, GcKind.TRIAL, experiment, by, trial=trial_id)
+        try:
+            await self._store.commit(uow)
+        except Conflict:
+            # The experiment is being deleted meanwhile.
+            await self._require_ended(experiment.id)
+            raise
+        self._wake()
+        log.info("trial to be deleted", trial=trial_id, experiment=experiment.id, by=str(by))
+
     async def _require_ended(self, experiment_id: int) -> tables.Experiment:
         row = await self._experiment(experiment_id)
         live = self._experiments.live(experiment_id)
@@ -228,6 +276,7 @@ class CheckpointService:
         of: tables.Experiment,
         by: Actor,
         *,
+        trial: int | None = None,
         checkpoints: Sequence[str] = (),
         globs: Sequence[str] = EVERYTHING,
     ) -> str:
@@ -238,6 +287,7 @@ class CheckpointService:
             task=uuid.UUID(self._ids.uuid()),
             by=by.user_id,
             now=self._clock.now(),
+            trial=trial,
             checkpoints=checkpoints,
             globs=globs,
         )

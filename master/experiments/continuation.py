@@ -84,6 +84,8 @@ class Continuations:
         await self._leave_memory(experiment_id)
         before = await rebuilt(self._store, found.experiment)
         trials = to_be_continued(before)
+        if not before.trials:
+            raise InvalidState(f"experiment {experiment_id} has no run left to continue")
         if not trials:
             raise InvalidState("experiment has been completed, cannot continue this experiment")
         checked = await self._checked(found, before, changes)

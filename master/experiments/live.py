@@ -80,7 +80,9 @@ def _waits(trial: TrialState) -> bool:
     allocation = trial.open_allocation
     if allocation is not None:
         return allocation.started_at is None
-    return trial.not_before is not None or (trial.awaits_point and not trial.phase.is_terminal)
+    return trial.not_before is not None or (
+        (trial.awaits_point or trial.awaits_turn) and not trial.phase.is_terminal
+    )
 
 
 MANY_TRIALS = 200

@@ -81,11 +81,13 @@ def _with_owner() -> Select[tables.Experiment, str, int]:
 
 
 async def rebuilt(store: Store, row: tables.Experiment) -> ExperimentState:
-    """The state that it was left in."""
+    """The state that it was left in, without trials that are being deleted, or of which a deletion failed."""
     config = ExperimentConfig.from_json(row.config)
     experiment_id, position = row.id, row.queue_position
     trial, allocation = tables.Trial, tables.Allocation
-    trial_rows = await store.read(select(trial).where(trial.experiment_id == experiment_id))
+    trial_rows = await store.read(
+        select(trial).where(trial.experiment_id == experiment_id, trial.deletion == "")
+    )
     allocation_rows = await store.read(
         select(allocation)
         .join(trial, trial.task_id == allocation.task_id)

@@ -38,6 +38,7 @@ from master.experiments.submission.storage_checks import StorageChecks
 from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.unmanaged import UnmanagedExperiments, managed_only
+from master.jobs.ports import Unqueued
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.roots.root import Transition
@@ -71,6 +72,12 @@ class LiveExperiments(LiveRoots[LiveExperiment]):
         """None for unmanaged work, too: it queues nowhere."""
         root = super().job_root(job_id)
         return None if root is None or root.state.unmanaged else root
+
+    def unqueued(self, job_id: str) -> Unqueued | None:
+        root = super().job_root(job_id)
+        if root is None or not root.state.unmanaged:
+            return None
+        return Unqueued(root.workspace_id, managed_only(root.id, "moved in a queue, or explained"))
 
     def register(self, root: LiveExperiment) -> None:
         super().register(root)
@@ -154,6 +161,7 @@ class ExperimentService:
             self.row_changes,
             of_trial=self.roots.of_trial,
             workspace_of=self._workspace_of,
+            follow_project=self._follow_project,
             ids=ids,
         )
 
@@ -214,8 +222,10 @@ class ExperimentService:
     async def create(self, new: NewExperiment, *, by: Actor) -> Created:
         """Check, store the context, then write experiment, first trials and their requests in one commit.
 
-        It belongs to `by`.
+        It belongs to `by`. Raises InvalidState for the fork of one whose project is archived.
         """
+        if new.parent_id is not None:
+            await self.placing.open((await self._experiment(new.parent_id)).project_id)
         workspace_id = await self._workspace_of(new.project_id)
         owner = TaskOwner(by.user_id, workspace_id)
         checked = await self._check(new.config, owner, new.template)
@@ -242,12 +252,25 @@ class ExperimentService:
             self._parts, state, owner_name=by.name, workspace_id=workspace_id, search=checked.search
         )
         await live.create(begin, lambda: self.roots.register(live), by=by)
+        await self._follow_project(live)
         return Created(
             experiment_id=state.id,
             config=checked.config,
             warnings=checked.warnings,
             config_warnings=checked.config_warnings,
         )
+
+    async def _follow_project(self, live: LiveExperiment) -> None:
+        """Its project may have moved while it was submitted: then nobody told it."""
+        experiment, project = tables.Experiment, tables.Project
+        before = live.workspace_id
+        now = await self._store.read_one(
+            select(project.workspace_id)
+            .join(experiment, experiment.project_id == project.id)
+            .where(experiment.id == live.id)
+        )
+        if now is not None and live.workspace_id == before:
+            live.workspace_id = now
 
     async def _workspace_of(self, project_id: int) -> int:
         return (await self.placing.open(project_id)).workspace.id
@@ -369,6 +392,13 @@ class ExperimentService:
         live = self.roots.get(experiment_id)
         if live is not None and (live.is_over or live.state.unmanaged):
             self.roots.forget(live)
+
+    async def leave_memory(self, experiment_id: int) -> None:
+        """As `forget`, and all that was said of it is written."""
+        live = self.roots.get(experiment_id)
+        self.forget(experiment_id)
+        if live is not None:
+            await live.apply(lambda state, env: ExperimentStep(state))
 
     def relocated(self, experiment_ids: Iterable[int], workspace_id: int) -> None:
         """That is committed."""

@@ -46,6 +46,11 @@ def managed_only(experiment_id: int, what: str) -> InvalidArgument:
     )
 
 
+def _require_part(trial_id: int, of: LiveExperiment) -> None:
+    if trial_id not in of.trials.trial_ids():
+        raise InvalidState(f"run {trial_id} is being deleted, or could not be deleted")
+
+
 class UnmanagedExperiments:
     def __init__(
         self,
@@ -55,15 +60,17 @@ class UnmanagedExperiments:
         *,
         of_trial: Callable[[int], LiveExperiment | None],
         workspace_of: Callable[[int], Awaitable[int]],
+        follow_project: Callable[[LiveExperiment], Awaitable[None]],
         ids: Ids,
     ) -> None:
-        """`of_trial`: the live experiment of a trial, if there is one."""
+        """`of_trial`: the live experiment of a trial, if there is one. `follow_project`: into its workspace of now."""
         self._parts = parts
         self._store = parts.store
         self._roots = roots
         self._row_changes = row_changes
         self._live_of_trial = of_trial
         self._workspace_of = workspace_of
+        self._follow_project = follow_project
         self._ids = ids
 
     async def check(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
@@ -97,6 +104,7 @@ class UnmanagedExperiments:
             self._parts, state, owner_name=by.name, workspace_id=workspace_id, search=checked.search
         )
         await live.create(begin, lambda: self._roots.register(live), by=by)
+        await self._follow_project(live)
         return state.id
 
     async def find(self, external_id: str) -> int | None:
@@ -142,6 +150,7 @@ class UnmanagedExperiments:
             if external_id is not None:
                 found = await self.find_trial(experiment_id, external_id)
                 if found is not None:
+                    _require_part(found, live)
                     return found
             request_id = self._ids.uuid()
             step = partial(
@@ -190,7 +199,9 @@ class UnmanagedExperiments:
             raise NotFound("trial", trial_id)
         if not row.unmanaged:
             return None
-        return await self._row_changes.run(lambda: self._recalled(row.id))
+        live = await self._row_changes.run(lambda: self._recalled(row.id))
+        _require_part(trial_id, live)
+        return live
 
     async def _require(self, trial_id: int) -> LiveExperiment:
         live = await self.of_trial(trial_id)

@@ -34,10 +34,15 @@ def first_waiting_reason(trials: Iterable[TrialState], explain: Explain) -> Reas
 
 
 def _between_allocations(trial: TrialState) -> Reason | None:
-    """A trial whose allocations could not be started is tried again after a pause."""
+    """Of a trial that has none: it waits for its hyperparameters, its turn, or out a pause after failed starts."""
     if trial.awaits_point and not trial.phase.is_terminal:
         return Reason(
             kind=ReasonKind.CHOOSING, text="Waiting for the sampler to choose hyperparameters"
+        )
+    if trial.awaits_turn and not trial.phase.is_terminal:
+        return Reason(
+            kind=ReasonKind.QUEUED,
+            text="Waiting for other trials of its search to end: max_concurrent_trials of them run",
         )
     if trial.not_before is None or trial.allocation is None or trial.allocation.outcome is None:
         return None

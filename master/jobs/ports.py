@@ -12,6 +12,7 @@ from master.core.jobs import JobChange, JobType
 from master.core.scheduler.types import SchedulerSettings
 from rm_backends.base import JobOrder, ResourceManager
 from rm_backends.views import JobInPool, PoolView, QueueEntry
+from windlass.base.errors import WindlassError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +53,22 @@ class JobRoot(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Unqueued:
+    workspace_id: int
+    why: WindlassError
+
+
 class JobSource(Protocol):
     """All live jobs of one kind."""
 
     def job_roots(self) -> Sequence[JobRoot]: ...
 
     def job_root(self, job_id: str) -> JobRoot | None: ...
+
+    def unqueued(self, job_id: str) -> Unqueued | None:
+        """Of a job that is there and queues nowhere."""
+        ...
 
 
 class PoolQueues(Protocol):

@@ -16,7 +16,7 @@ from master.auth.principal import Principal
 from master.core.actor import Actor
 from master.core.jobs import JobChange
 from master.core.reasons import Reason, ReasonKind
-from master.core.visibility import Visibility
+from master.core.visibility import EVERYTHING, Visibility
 from master.jobs.changes import JobUpdate, QueueMove, UpdatesFailed
 from master.jobs.explain import Explanation, HoldingRun, Situation, WaitingRun, advise
 from master.jobs.ports import Allocations, JobFacts, JobRoot, JobSource, PoolQueues
@@ -131,7 +131,7 @@ class JobService:
                 f"{len(found)} jobs have ids that begin with '{word}': write more of {ids}"
             )
         if not found:
-            raise NotFound("job", word)
+            raise self._missing(word, visible)
         return found[0]
 
     async def statistics(self, pools: Collection[str] = ()) -> list[QueueStatistics]:
@@ -330,8 +330,13 @@ class JobService:
     def _root(self, job_id: str) -> JobRoot:
         root = self._look_up(job_id)
         if root is None:
-            raise NotFound("job", job_id)
+            raise self._missing(job_id, EVERYTHING)
         return root
+
+    def _missing(self, job_id: str, visible: Visibility) -> WindlassError:
+        found = [source.unqueued(job_id) for source in self._sources]
+        whys = [one.why for one in found if one is not None and one.workspace_id in visible]
+        return whys[0] if whys else NotFound("job", job_id)
 
     def _view(self, pool: str) -> PoolView | None:
         return next((view for view in self._queues.pools_view() if view.name == pool), None)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -103,9 +104,18 @@ class OwnLog:
                 last = new[-1].id if new else last
                 await woken.wait()
                 woken.clear()
-                new = [entry for entry in self.entries() if entry.id > last]
+                new = self._after(last)
         finally:
             del self._followers[woken]
+
+    def _after(self, last: int) -> list[OwnEntry]:
+        """What came later and is still kept; nothing else is looked at."""
+        self.handler.acquire()
+        try:
+            newest_first = list(islice(reversed(self._entries), self._last_id - last))
+        finally:
+            self.handler.release()
+        return newest_first[::-1]
 
     def _note(self, created: float, level: str, text: str) -> None:
         """Called by any thread, one at a time."""

@@ -10,6 +10,7 @@ import structlog
 
 from master.allocations import machine as allocation_machine
 from master.allocations.service import AllocationService
+from master.jobs.ports import Unqueued
 from master.roots.root import Root
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
@@ -45,6 +46,9 @@ class LiveRoots(Generic[R]):
     def job_root(self, job_id: str) -> R | None:
         root = self._of_job.get(job_id)
         return root if root is not None and not root.is_over else None
+
+    def unqueued(self, job_id: str) -> Unqueued | None:
+        return None
 
     def register(self, root: R) -> None:
         self._roots[root.id] = root

@@ -337,6 +337,10 @@ class Trial(SQLModel, table=True):
     """Its number in the project of its experiment."""
     archived: Mapped[bool] = Field(default=False)
     """Its own flag: it reads as archived with its experiment, too."""
+    deletion: Mapped[str] = Field(default="")
+    """DELETING or DELETE_FAILED: its experiment goes on without it. Else empty."""
+    deletion_error: Mapped[str] = Field(default="")
+    """Why its deletion failed."""
     task_id: Mapped[str] = Field(index=True)
     state: Mapped[str]
     hparams: Mapped[JsonObject] = json_column()
@@ -483,6 +487,8 @@ class CheckpointGc(SQLModel, table=True):
     experiment_id: Mapped[int] = Field(index=True)
     kind: Mapped[str]
     """`master.experiments.lifecycle.garbage.GcKind`."""
+    trial_id: Mapped[int | None] = Field(default=None)
+    """The trial that goes, if it is about one."""
     checkpoints: Mapped[list[str]] = json_column()
     """Uuids, if it is about some."""
     globs: Mapped[list[str]] = json_column()

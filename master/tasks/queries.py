@@ -60,6 +60,16 @@ class TaskQueries:
             raise NotFound("allocation", allocation_id)
         return row
 
+    async def accelerators(self, task_id: str) -> Sequence[tables.AllocationAccelerator]:
+        """What the containers of its allocations said of themselves."""
+        accelerator, allocation = tables.AllocationAccelerator, tables.Allocation
+        return await self._store.read(
+            select(accelerator)
+            .join(allocation, allocation.id == accelerator.allocation_id)
+            .where(allocation.task_id == task_id)
+            .order_by(allocation.run_id, accelerator.container_id)
+        )
+
     async def batch_jobs(self, task_id: str) -> Sequence[tables.BatchLease]:
         """Jobs at the site for its allocations, in the order in which they were to be submitted."""
         lease, allocation = tables.BatchLease, tables.Allocation

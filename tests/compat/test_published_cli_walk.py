@@ -258,9 +258,6 @@ get_GetPermissionsSummary
 get_GetProjectsByUserActivity
 get_GetRolesAssignedToGroup
 get_GetRolesAssignedToUser
-get_GetTaskAcceleratorData
-get_GetTrialProfilerAvailableSeries
-get_GetTrialProfilerMetrics
 get_GetUserSetting
 get_GetWebhooks
 get_GetWorkspacesWithDefaultNamespaceBindings
@@ -271,12 +268,10 @@ patch_PatchWebhook
 post_AssignRoles
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
-post_DeleteRuns
 post_GetGroups
 post_GetRolesByID
 post_ListRoles
 post_PostAccessToken
-post_PostTrialProfilerMetricsBatch
 post_PostUserActivity
 post_PostUserSetting
 post_PostWebhook
@@ -468,6 +463,7 @@ def test_every_function_of_the_bindings_is_answered(
             "post_PreviewHPSearch": {"config": yaml.safe_load(CONFIG)},
             # One that goes on would be in another state at each call.
             "post_ContinueExperiment": {"id": 999_999},
+            "post_DeleteRuns": {"runIds": [999_999]},
             "post_GetModelDefFile": {"path": "model.py"},
             "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
             # A registered one would stay.

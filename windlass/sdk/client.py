@@ -28,7 +28,7 @@ TERMINAL_STATES = frozenset(
     f"STATE_{name}" for name in ("COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED")
 )
 
-RunAction = Literal["kill", "pause", "resume", "archive", "unarchive"]
+RunAction = Literal["kill", "pause", "resume", "archive", "unarchive", "delete"]
 ExperimentAction = Literal["activate", "pause", "cancel", "kill", "archive", "unarchive"]
 
 

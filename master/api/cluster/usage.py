@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from datetime import UTC, date, datetime
 from typing import Annotated, TypeAlias
 
@@ -16,7 +17,7 @@ from master.api.access import Visible
 from master.api.enums import AggregationPeriod
 from master.api.http.text_stream import TextStream
 from master.api.permits import VISIBLE, permit
-from master.api.replies import Reply, reply
+from master.api.replies import Document, answers, encode
 from master.api.request_models import Query as QueryModel
 from master.api.request_models import Time, Word
 from master.api.routing import ApiRoute
@@ -174,15 +175,18 @@ async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheA
 
 
 @router.get("/api/v1/resources/allocation/raw")
+@answers(RawReply)
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def raw(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Reply[RawReply]:
+async def raw(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
     """What experiments ran within the time."""
     interval, now = query.interval(), api.services.clock.now()
-    entries: list[RawEntry] = []
-    async for page in used_allocations(api.services.store, interval, visible):
-        found = (_raw_entry(one, interval, now) for one in page)
-        entries += [entry for entry in found if entry is not None]
-    return reply({"resourceEntries": entries})
+
+    async def entries() -> AsyncGenerator[list[RawEntry], None]:
+        async for page in used_allocations(api.services.store, interval, visible):
+            found = (_raw_entry(one, interval, now) for one in page)
+            yield [entry for entry in found if entry is not None]
+
+    return TextStream(_json(entries()), api.closing, media_type="application/json")
 
 
 def _raw_entry(one: UsedAllocation, interval: Interval, now: datetime) -> RawEntry | None:
@@ -233,14 +237,17 @@ async def aggregated_csv(
 
 
 @router.get("/api/v1/resources/allocation/aggregated")
+@answers(AggregatedReply)
 @permit(Action.VIEW_JOBS, VISIBLE)
-async def aggregated(
-    query: Annotated[InDays, Query()], visible: Visible, api: TheApi
-) -> Reply[AggregatedReply]:
+async def aggregated(query: Annotated[InDays, Query()], visible: Visible, api: TheApi) -> Response:
     """Slot seconds of all work, by day or month."""
     interval, period = query.wanted()
-    found = await _sums(api, interval, period, visible)
-    return reply({"resourceEntries": [_aggregated(sums, period) for sums in found]})
+
+    async def entries() -> AsyncGenerator[list[AggregatedEntry], None]:
+        for sums in await _sums(api, interval, period, visible):
+            yield [_aggregated(sums, period)]
+
+    return TextStream(_json(entries()), api.closing, media_type="application/json")
 
 
 def _aggregated(sums: Sums, period: Period) -> AggregatedEntry:
@@ -261,6 +268,18 @@ async def _sums(
     async for page in used_allocations(api.services.store, interval, visible):
         adder.add(page)
     return adder.sums()
+
+
+async def _json(pages: AsyncGenerator[Sequence[Document], None]) -> AsyncGenerator[str, None]:
+    """One object with all entries, of which no more than a page is in memory."""
+    yield '{"resourceEntries":['
+    before = ""
+    async with aclosing(pages):
+        async for page in pages:
+            if page:
+                yield before + ",".join(encode(entry).decode() for entry in page)
+                before = ","
+    yield "]}"
 
 
 def _csv(rows: Iterable[Sequence[Cell]]) -> str:

@@ -68,6 +68,10 @@ class FlatRun(TypedDict):
     metadata: JsonObject | None
     externalRunId: str | None
     logPolicyMatched: str | None
+    deletion: str
+    """Our own: DELETING or DELETE_FAILED; else empty."""
+    deletionError: str
+    """Our own: why it could not be deleted."""
     userId: int
     projectId: int
     projectName: str
@@ -171,6 +175,8 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "metadata": finite(run.run_metadata),
         "externalRunId": run.external_id,
         "logPolicyMatched": run.log_policy or None,
+        "deletion": run.deletion,
+        "deletionError": run.deletion_error,
         "userId": experiment.owner_id,
         "projectId": experiment.project_id,
         "projectName": row.project_name,

@@ -51,7 +51,7 @@ hot = APIRouter(prefix=_PREFIX, route_class=HotRoute, tags=["allocations"])
 DEFAULT_POLL_S = 60.0
 
 
-class AcceleratorData(Body):
+class ToldAccelerators(Body):
     container_id: Text = ""
     node_name: Text = ""
     accelerator_type: Text = ""
@@ -59,7 +59,7 @@ class AcceleratorData(Body):
 
 
 class PostAcceleratorData(Body):
-    accelerator_data: AcceleratorData = Field(default_factory=AcceleratorData)
+    accelerator_data: ToldAccelerators = Field(default_factory=ToldAccelerators)
 
 
 @router.post("/acceleratorData")

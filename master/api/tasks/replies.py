@@ -179,3 +179,19 @@ class OldSummary(TypedDict):
 
 class LiveTasksReply(TypedDict):
     allocationIdToSummary: dict[str, AllocationSummary]
+
+
+class AcceleratorData(TypedDict):
+    """What one container said of itself."""
+
+    taskId: str
+    allocationId: str
+    containerId: str
+    nodeName: str
+    resourcePool: str
+    acceleratorType: str
+    acceleratorUuids: list[str]
+
+
+class AcceleratorsReply(TypedDict):
+    acceleratorData: list[AcceleratorData]

@@ -14,6 +14,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.tasks import generic_wire, wire
 from master.api.tasks.replies import (
+    AcceleratorsReply,
     AllocationReply,
     AllocationSummary,
     LiveTasksReply,
@@ -57,6 +58,32 @@ async def get_allocation(
 ) -> Reply[AllocationReply]:
     row = await api.reads.tasks.allocation(allocation_id, visible)
     return reply({"allocation": wire.allocation(row)})
+
+
+@router.get("/api/v1/tasks/{task_id}/acceleratorData")
+@permit(Action.VIEW_ARTIFACTS, VISIBLE)
+async def accelerators(task_id: str, visible: Visible, api: TheApi) -> Reply[AcceleratorsReply]:
+    await api.reads.tasks.task(task_id, visible)
+    pools = {
+        row.id: row.granted_pool or row.pool for row in await api.reads.tasks.allocations(task_id)
+    }
+    rows = await api.reads.tasks.accelerators(task_id)
+    return reply(
+        {
+            "acceleratorData": [
+                {
+                    "taskId": task_id,
+                    "allocationId": row.allocation_id,
+                    "containerId": row.container_id,
+                    "nodeName": row.node_name,
+                    "resourcePool": pools.get(row.allocation_id, ""),
+                    "acceleratorType": row.accelerator_type,
+                    "acceleratorUuids": row.accelerator_uuids,
+                }
+                for row in rows
+            ]
+        }
+    )
 
 
 @router.get("/api/v1/tasks/{task_id}")

@@ -51,6 +51,10 @@ class Trial(TypedDict):
     """Our own: why it waits."""
     avoids: list[str]
     """Our own: agents and nodes that its log policies excluded."""
+    deletion: str
+    """Our own: DELETING or DELETE_FAILED; else empty."""
+    deletionError: str
+    """Our own: why it could not be deleted."""
 
 
 class TrialReply(TypedDict):

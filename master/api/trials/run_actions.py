@@ -94,12 +94,18 @@ async def _set_archived(api: ApiContext, run: RunPlace, archived: bool, by: Prin
         await api.services.metadata.set_archived(run.experiment_id, archived, by=by)
 
 
+async def _delete(api: ApiContext, run: RunPlace, by: Principal) -> None:
+    """Its experiment stays, even without any run."""
+    await api.services.checkpoints.delete_trial(run.id, by=by)
+
+
 ACTIONS: Mapping[str, RunAction] = {
     "kill": RunAction(Action.END_EXPERIMENT, _kill),
     "pause": RunAction(Action.UPDATE_EXPERIMENT, _pause),
     "resume": RunAction(Action.UPDATE_EXPERIMENT, _resume),
     "archive": RunAction(Action.UPDATE_METADATA, _archive),
     "unarchive": RunAction(Action.UPDATE_METADATA, _unarchive),
+    "delete": RunAction(Action.DELETE_EXPERIMENT, _delete),
 }
 
 

@@ -87,6 +87,8 @@ def trial(
         "error": row.trial.error,
         "waitingReason": waiting.text if waiting is not None else None,
         "avoids": row.trial.avoids,
+        "deletion": row.trial.deletion,
+        "deletionError": row.trial.deletion_error,
     }
 
 

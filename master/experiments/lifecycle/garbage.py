@@ -20,6 +20,8 @@ class GcKind(StrEnum):
     """What the globs name in the given checkpoints."""
     TENSORBOARD = "TENSORBOARD"
     """The TensorBoard files of the experiment."""
+    TRIAL = "TRIAL"
+    """All checkpoints of one trial, its TensorBoard files, and then every row of it."""
     EXPERIMENT = "EXPERIMENT"
     """All checkpoints, the TensorBoard files, and then every row of it."""
 
@@ -31,6 +33,7 @@ def gc_row(
     task: uuid.UUID,
     by: int,
     now: datetime,
+    trial: int | None = None,
     checkpoints: Sequence[str] = (),
     globs: Sequence[str] = EVERYTHING,
 ) -> dict[str, object]:
@@ -39,6 +42,7 @@ def gc_row(
         "task_id": f"{experiment_id}.{task}",
         "experiment_id": experiment_id,
         "kind": kind.value,
+        "trial_id": trial,
         "checkpoints": list(checkpoints),
         "globs": list(globs),
         "asked_by": by,

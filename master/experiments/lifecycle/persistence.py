@@ -228,6 +228,6 @@ def trials_in_order(
     ordered = sorted(rows, key=lambda r: r.id)
     trials = {r.request_id: trial_from_row(r, allocations.get(r.task_id)) for r in ordered}
     waiting = [id_ for id_, record in searcher.trials.items() if record.awaits_point]
-    for request_id in waiting:
+    for request_id in trials.keys() & set(waiting):
         trials[request_id] = replace(trials[request_id], awaits_point=True)
     return PersistentMap(trials)

@@ -171,6 +171,8 @@ class TrialState:
     """When it last reported its progress. Not stored: only the pace of an allocation is learned from it."""
     awaits_point: bool = False
     """A sampler is still to choose its hyperparameters: it does not run before. Stored with the search."""
+    awaits_turn: bool = False
+    """So many others of its search run as may at a time. Not stored: derived."""
     searcher_stopped: bool = False
     early_exit: ExitReason | None = None
     early_exit_at: datetime | None = None

@@ -77,12 +77,15 @@ class StepBuilder:
     """Request id -> the ended allocation whose place a new one took."""
     settled: Phase = field(init=False)
     """The phase of the experiment that all of its trials follow."""
+    most_open: int = field(init=False)
+    """How many trials had not ended at once, since before the step."""
     _before: dict[str, TrialState | None] = field(default_factory=dict, init=False)
     """Request id -> what a trial that was put was before the step."""
     _asked: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.settled = self.state.phase
+        self.most_open = self.state.open_trials
 
     def put(self, trial: TrialState) -> None:
         old = self.state.trials.get(trial.request_id)
@@ -93,6 +96,7 @@ class StepBuilder:
             trials=self.state.trials.updated({trial.request_id: trial}),
             open_trials=self.state.open_trials + (not trial.phase.is_terminal) - was_open,
         )
+        self.most_open = max(self.most_open, self.state.open_trials)
 
     def request_time(self) -> datetime:
         """Of one more allocation: a microsecond after the one before, so that a step's runs queue in its order."""

@@ -13,6 +13,7 @@ from master.allocations import machine as allocation_machine
 from master.allocations.effects import AskResources
 from master.allocations.machine import AllocationState
 from master.allocations.outcome import Outcome, OutcomeKind
+from master.core.expconf.models.searchers import GridSearcher, RandomSearcher
 from master.core.searcher.metrics import missing_metric
 from master.core.searcher.types import (
     Create,
@@ -222,13 +223,16 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
         return
     while True:
         phase, logged = builder.state.phase, len(builder.events)
-        everyone = touched is None or phase is not builder.settled
+        room = _room(builder)
+        everyone = touched is None or phase is not builder.settled or room is not None
         builder.settled = phase
         trials = builder.state.trials
         # In the order of their creation, so that their allocations queue in it too.
         named_ones = sorted(touched or (), key=lambda request_id: trials[request_id].id)
         for request_id in list(trials) if everyone else named_ones:
-            _settle_trial(builder, request_id)
+            requested = _settle_trial(builder, request_id, has_turn=room is None or room > 0)
+            if room is not None:
+                room -= requested
         fresh = named(builder.events[logged:])
         if builder.state.phase is phase and not fresh:
             break
@@ -243,10 +247,25 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
         )
 
 
-def _settle_trial(builder: StepBuilder, request_id: str) -> None:
+def _room(builder: StepBuilder) -> int | None:
+    """How many more trials may run at once; None: the search itself sees to it.
+
+    One that is continued has more trials that have not ended than it would have at once: also those that had failed.
+    """
+    state, searcher = builder.state, builder.state.config.searcher
+    if not isinstance(searcher, RandomSearcher | GridSearcher):
+        return None
+    limit = searcher.max_concurrent_trials
+    if not limit or builder.most_open <= limit:
+        return None
+    return limit - sum(trial.open_allocation is not None for trial in state.trials.values())
+
+
+def _settle_trial(builder: StepBuilder, request_id: str, *, has_turn: bool) -> bool:
+    """Whether it asks for slots from now on."""
     trial = builder.state.trials[request_id]
     if trial.phase.is_terminal:
-        return
+        return False
     experiment = builder.state.phase
     if (
         experiment.is_stopping
@@ -260,8 +279,13 @@ def _settle_trial(builder: StepBuilder, request_id: str) -> None:
         if trial.phase.is_stopping:
             close_trial(builder, trial, TERMINAL_OF[trial.phase], trial.error)
         elif experiment is Phase.ACTIVE and is_due(trial, builder.env.now):
-            _request_allocation(builder, trial)
-        return
+            if has_turn:
+                _request_allocation(builder, trial)
+                return True
+            _await_turn(builder, trial, True)
+        else:
+            _await_turn(builder, trial, False)
+        return False
     if trial.phase in (Phase.STOPPING_KILLED, Phase.STOPPING_ERROR):
         step_allocation(
             builder,
@@ -278,6 +302,12 @@ def _settle_trial(builder: StepBuilder, request_id: str) -> None:
             step_allocation(builder, trial, allocation_machine.made_home(allocation))
         else:
             _move_allocation(builder, trial, allocation)
+    return False
+
+
+def _await_turn(builder: StepBuilder, trial: TrialState, awaits: bool) -> None:
+    if trial.awaits_turn != awaits:
+        builder.put(replace(trial, awaits_turn=awaits))
 
 
 def _move_allocation(builder: StepBuilder, trial: TrialState, allocation: AllocationState) -> None:
@@ -321,7 +351,9 @@ def _request_allocation(builder: StepBuilder, trial: TrialState) -> None:
     )
     if trial.allocation is not None:
         builder.replaced[trial.request_id] = trial.allocation
-    builder.put(replace(trial, run_id=run_id, allocation=allocation, not_before=None))
+    builder.put(
+        replace(trial, run_id=run_id, allocation=allocation, not_before=None, awaits_turn=False)
+    )
     builder.effects.append(AskResources(allocation.id))
 
 

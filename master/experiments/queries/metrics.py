@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import func, select, tuple_
 
+from master.experiments.reports.metrics import PROFILER_GROUPS
 from master.store import tables
 from master.store.store import Store
 from windlass.base.formats.json_types import JsonObject
@@ -80,6 +81,20 @@ class MetricQueries:
                     break
                 last = rows[-1]
                 past = (last.run_id, -1 if last.steps is None else last.steps, last.id)
+
+    async def profiled(self, trial_id: int, after_id: int) -> Sequence[tables.Metric]:
+        """Live reports of the profiler groups that are newer than that one, the first ones."""
+        return await self._store.read(
+            select(_M)
+            .where(
+                _M.trial_id == trial_id,
+                _M.group.in_(sorted(PROFILER_GROUPS)),
+                _M.id > after_id,
+                _M.archived.is_(False),
+            )
+            .order_by(_M.id)
+            .limit(STREAM_ROWS)
+        )
 
     async def averages_at(
         self, pairs: Sequence[tuple[int, int]]

@@ -18,7 +18,9 @@ from master.experiments.lifecycle.state import GroupMetrics, RunSettings, TrialR
 from windlass.base.errors import Conflict, InvalidArgument
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
-PROFILER_GROUPS = frozenset({"cpu", "gpu", "memory", "disk", "network"})
+TIMING_GROUP, MISC_GROUP = "profiler_timing", "profiler_misc"
+"""What older clients measure beside the machine."""
+PROFILER_GROUPS = frozenset({"cpu", "gpu", "memory", "disk", "network", TIMING_GROUP, MISC_GROUP})
 """Append-only: no summary, no merge."""
 VALIDATION = "validation"
 TRAINING = "training"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from master.experiments.reports.metric_reports import (
     surviving,
 )
 from master.experiments.reports.metrics import PostedMetrics, check
+from master.experiments.reports.profiler_series import Reading, Series, posted
 from master.experiments.service import ExperimentService
 from master.store import tables
 from master.store.store import Store
@@ -96,6 +98,14 @@ class ReportService:
             except HistoryNeeded:
                 history = await self._history(live, report)
                 step = partial(step, history=history)
+
+    async def profiled(self, trial_id: int, series: Series, readings: Sequence[Reading]) -> None:
+        """Of an older client, which does not say of which run: of the current one."""
+        live, _ = await self._require_live(trial_id)
+        run_id = live.trial(trial_id).run_id
+        reports = [posted(series, reading, trial_id, run_id) for reading in readings]
+        # All wait at once: they become few commits.
+        await asyncio.gather(*map(self.metrics, reports))
 
     async def _history(self, live: LiveExperiment, report: PostedMetrics) -> History:
         seen = live.trial(report.trial_id).metrics

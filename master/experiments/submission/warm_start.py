@@ -7,7 +7,7 @@ from sqlalchemy import select
 from master.core.expconf import ExperimentConfig
 from master.experiments.lifecycle.state import Phase
 from master.store.store import Store
-from master.store.tables import Checkpoint, Experiment
+from master.store.tables import Checkpoint, Experiment, Trial
 from windlass.base.errors import InvalidArgument, InvalidConfig
 
 COMPLETED = "COMPLETED"
@@ -68,6 +68,11 @@ class WarmStart:
         )
         if state == Phase.DELETING:
             return f"the experiment of checkpoint {checkpoint.uuid} is being deleted"
+        deletion = await self._store.read_one(
+            select(Trial.deletion).where(Trial.id == checkpoint.trial_id)
+        )
+        if deletion == Phase.DELETING:
+            return f"the run of checkpoint {checkpoint.uuid} is being deleted"
         return ""
 
 

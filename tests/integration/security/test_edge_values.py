@@ -217,6 +217,22 @@ FULL: dict[str, dict[str, Any]] = {
         "reportTime": "2026-01-01T00:00:00Z",
         "storageId": 1,
     },
+    "POST /api/v1/trials/profiler/metrics": {
+        "batches": [
+            {
+                "values": [0.5],
+                "batches": [1],
+                "timestamps": ["2026-01-01T00:00:00Z"],
+                "labels": {
+                    "trialId": 1,
+                    "name": "gpu_util",
+                    "agentId": "a",
+                    "gpuUuid": "g",
+                    "metricType": "PROFILER_METRIC_TYPE_SYSTEM",
+                },
+            }
+        ]
+    },
     "POST /api/v1/runs/start": {"runId": 1, "checkpointStorage": {"type": "s3", "bucket": "b"}},
     "POST /api/v1/task/logs": {
         "logs": [

@@ -56,7 +56,7 @@ PAGE = Expected(200, 200, 303)
 _EXPERIMENT, _BULK = "/api/v1/experiments/{id}", "/api/v1/projects/{project_id}/experiments"
 _OF_EXPERIMENT = "/api/v1/experiments/{experiment_id}"
 _ALLOCATION = "/api/v1/allocations/{allocation_id}"
-RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move")
+RUN_ACTIONS = ("kill", "pause", "resume", "archive", "unarchive", "move", "delete")
 INTERACTIVE = ("commands", "notebooks", "shells", "tensorboards")
 EXPECTED: Mapping[str, Expected | None] = {
     "GET /health": OPEN,
@@ -118,6 +118,10 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/tasks/{task_id}/logs/fields": READ,
     "GET /api/v1/trials/{trial_id}/logs/fields": READ,
     "GET /api/v1/trials/time-series": READ,
+    "GET /api/v1/trials/{trial_id}/profiler/metrics": READ,
+    "GET /api/v1/trials/{trial_id}/profiler/available_series": READ,
+    "POST /api/v1/trials/profiler/metrics": OWNED,
+    "GET /api/v1/tasks/{task_id}/acceleratorData": READ,
     "GET /api/v1/checkpoints/{checkpoint_uuid}/metrics": READ,
     "GET " + _ALLOCATION: READ,
     "POST /api/v1/runs": READ,
@@ -322,6 +326,13 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/join": OPEN,
     "POST /api/v1/windlass/join/leave": OPEN,
 }
+
+
+def profiled(trial: int) -> dict[str, Any]:
+    labels = {"trialId": trial, "name": "gpu_util", "metricType": "PROFILER_METRIC_TYPE_SYSTEM"}
+    return {"values": [1], "batches": [1], "timestamps": ["2026-01-01T00:00:00Z"], "labels": labels}
+
+
 BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/experiments": lambda there: {"config": SINGLE, "validateOnly": True},
     "PATCH /api/v1/experiments/{experiment_id}": lambda there: {"name": "stolen"},
@@ -410,6 +421,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "DELETE /api/v1/checkpoints": lambda there: {"checkpointUuids": [there.checkpoint]},
     "POST /api/v1/checkpoints/rm": lambda there: {"checkpointUuids": [there.checkpoint]},
     f"DELETE {_BULK}/delete": lambda there: {"experimentIds": [there.experiment]},
+    "POST /api/v1/trials/profiler/metrics": lambda there: {"batches": [profiled(there.trial)]},
     "POST /api/v1/runs/start": lambda there: {"runId": there.trial},
     "POST /api/v1/runs/{run_id}/metadata": lambda there: {"metadata": {"a": 1}},
     "POST /api/v1/webhooks/custom": lambda there: {"trialId": there.trial, "title": "x"},

@@ -151,7 +151,7 @@ BODIES: Bodies = {
     },
     **{
         f"POST /api/v1/runs/{act}": lambda here: {"runIds": [here.trial]}
-        for act in ("kill", "pause", "resume", "archive", "unarchive")
+        for act in ("kill", "pause", "resume", "archive", "unarchive", "delete")
     },
     "POST /api/v1/commands": lambda here: {"config": COMMAND},
     "POST /api/v1/tensorboards": lambda here: {"config": {}, **SHOWING},
@@ -278,7 +278,8 @@ async def test_the_service_is_told_who_does_it(
             "tasks": generic["taskId"],
         },
     )
-    if name.endswith(("/tensorboard-files", "/continue", "/runs/archive", "/runs/unarchive")):
+    ended = ("/tensorboard-files", "/continue", "/runs/archive", "/runs/unarchive", "/runs/delete")
+    if name.endswith(ended):
         await world.finish(run)
     if name.endswith("/runs/unarchive"):
         await world.ok("POST", "/api/v1/runs/archive", {"runIds": [here.trial]})

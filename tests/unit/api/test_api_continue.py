@@ -74,6 +74,7 @@ async def test_a_completed_trial_goes_on_from_its_last_checkpoint(world: ApiWorl
     assert (experiment["progress"], experiment["endTime"]) == (0.0, None)
     assert experiment["originalConfig"] == before["originalConfig"]
     assert experiment["config"]["max_restarts"] == 7
+    assert experiment["config"]["searcher"]["max_length"] == 100
     again = await world.run_of(id_)
     assert again.task_id == f"{run.task_id}-1"
     assert again.run_id == run.run_id + 1

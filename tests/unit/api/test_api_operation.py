@@ -111,6 +111,18 @@ async def test_raw_says_the_same_as_csv_and_json(used: ApiWorld) -> None:
     assert shown["start_time"] == entry["startTime"]
 
 
+async def test_json_of_several_pages_is_one_object(
+    used: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await used.add_agent("b", slots=1)
+    await used.run_of(await used.create())
+    monkeypatch.setattr("master.usage.allocations.PAGE", 1)
+    found = await used.ok("GET", f"/api/v1/{RAW}?{TIMES}")
+    assert [entry["experimentId"] for entry in found["resourceEntries"]] == [1, 2]
+    none = TIMES.replace("2040", "2021")
+    assert await used.ok("GET", f"/api/v1/{RAW}?{none}") == {"resourceEntries": []}
+
+
 @pytest.mark.parametrize(("period", "length"), [("DAILY", 10), ("MONTHLY", 7)])
 async def test_sums_by_day_and_month(used: ApiWorld, period: str, length: int) -> None:
     path = f"resources/allocation/aggregated?{DAYS}{period}"

@@ -38,6 +38,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await world.report(trial, "training", 1, loss=1.5)
     await world.report(trial, "validation", 1, loss="NaN")
     await world.report(trial, "validation", 2, loss=0.5)
+    await world.report(trial, "cpu", 2, node={"cpu_util_simple": 1.0})
     await world.checkpoint(run, "c-1", 2)
     line = {"taskId": run.task_id, "log": "x", "level": "LOG_LEVEL_INFO", "rankId": 0}
     await world.ok("POST", "/api/v1/task/logs", {"logs": [line]})
@@ -122,6 +123,7 @@ async def gather(world: ApiWorld) -> list[Reply]:
     task = f"/api/v1/tasks/{run.task_id}"
     await note("GetTaskResponse", "GET", task)
     await note("GetTaskContextDirectoryResponse", "GET", f"{task}/context_directory")
+    await note("GetTaskAcceleratorDataResponse", "GET", f"{task}/acceleratorData")
     await note("GetTasksResponse", "GET", "/api/v1/tasks")
     await note("GetActiveTasksCountResponse", "GET", "/api/v1/tasks/count")
     await note("GetAllocationResponse", "GET", allocation)
@@ -220,12 +222,15 @@ async def gather(world: ApiWorld) -> list[Reply]:
     validate = {"config": SINGLE, "validateOnly": True}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", validate)
     runs = {"runIds": [world.trial_id(other), 999], "projectId": 1}
-    for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive"):
+    for action in ("Pause", "Resume", "Kill", "Archive", "Unarchive", "Delete"):
         await note(f"{action}RunsResponse", "POST", f"/api/v1/runs/{action.lower()}", runs)
     await world.finish(run)
     of_loss = f"{experiment}/metrics-stream"
     loss = "metricName=loss&group=validation"
+    profiler = f"/api/v1/trials/{trial}/profiler"
     for name, path in (
+        ("GetTrialProfilerMetricsResponse", f"{profiler}/metrics"),
+        ("GetTrialProfilerAvailableSeriesResponse", f"{profiler}/available_series"),
         ("ExpMetricNamesResponse", f"/api/v1/experiments/metrics-stream/metric-names?ids={id_}"),
         ("MetricBatchesResponse", f"{of_loss}/batches?{loss}"),
         ("TrialsSampleResponse", f"{of_loss}/trials-sample?{loss}"),

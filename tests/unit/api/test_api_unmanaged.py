@@ -229,7 +229,14 @@ async def test_it_is_in_no_queue(world: ApiWorld) -> None:
     await start(world, trial["id"])
     assert not world.services.cluster.queue("default")
     assert (await world.ok("GET", "/api/v1/job-queues-v2?resourcePool=default"))["jobs"] == []
-    assert (await world.ok("GET", f"/api/v1/experiments/{experiment}"))["jobSummary"] is None
+    shown = await world.ok("GET", f"/api/v1/experiments/{experiment}")
+    assert shown["jobSummary"] is None
+    job = shown["experiment"]["jobId"]
+    said = f"experiment {experiment} is unmanaged"
+    update = {"updates": [{"jobId": job, "priority": 1}]}
+    assert said in await world.refused(400, "POST", "/api/v1/job-queues", update)
+    for path in (job, f"{job}/explain"):
+        assert said in await world.refused(400, "GET", f"/api/v1/windlass/jobs/{path}")
 
 
 async def test_labels_archive_and_deletion(world: ApiWorld) -> None:

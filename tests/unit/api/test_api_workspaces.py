@@ -208,6 +208,10 @@ async def test_experiments_are_put_where_the_submission_says(world: ApiWorld) ->
     await world.ok("POST", f"/api/v1/projects/{id_}/archive")
     refused = await error(world, 400, "POST", EXPERIMENTS, {"config": named, "validateOnly": True})
     assert f"project {id_} (vision) is archived" in refused
+    inside = await world.ok("GET", f"{EXPERIMENTS}?projectId={id_}")
+    fork = {"config": SINGLE, "parentId": inside["experiments"][0]["id"]}
+    refused = await error(world, 400, "POST", EXPERIMENTS, fork)
+    assert f"project {id_} (vision) is archived" in refused
     counted = (await world.ok("GET", f"{WORKSPACES}/{lab}"))["workspace"]
     assert (counted["numProjects"], counted["numExperiments"]) == (2, 4)
 
@@ -227,6 +231,25 @@ async def test_a_project_moves_to_another_workspace(world: ApiWorld) -> None:
     assert "has a project" in await error(world, 409, "POST", f"/api/v1/projects/{id_}/move", move)
     move = {"destinationWorkspaceId": 99}
     await error(world, 404, "POST", f"/api/v1/projects/{id_}/move", move)
+
+
+async def test_an_experiment_follows_a_project_that_moves_while_it_is_submitted(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, club = await workspace(world), await workspace(world, "club")
+    id_ = await project(world, lab)
+    checks = world.services.experiments.storage_checks
+    require = checks.require
+
+    async def while_it_moves(section: dict[str, Any]) -> None:
+        await world.ok("POST", f"/api/v1/projects/{id_}/move", {"destinationWorkspaceId": club})
+        await require(section)
+
+    monkeypatch.setattr(checks, "require", while_it_moves)
+    experiment = await submit(world, projectId=id_)
+    live = world.services.experiments.live(experiment["id"])
+    assert live is not None
+    assert live.workspace_id == club
 
 
 async def local_ids(world: ApiWorld) -> dict[int, str]:

@@ -13,6 +13,7 @@ from master.checkpoints.places import FolderHere
 from master.experiments.reports.service import CheckpointReport
 from master.store import tables
 from rm_backends.base import ContainerPhase
+from tests.fakes.actors import ADMIN
 from tests.fakes.api_world import SINGLE
 from tests.fakes.inline_deleter import InlineDeleter
 from tests.fakes.scripted_cluster import ScriptedCluster
@@ -82,6 +83,29 @@ async def test_it_goes_on_after_a_crash(tmp_path: Path, commit: int) -> None:
     assert {row.uuid for row in rows if row.state != "DELETED"} == {UUIDS[-1]}
     tasks = await cluster.store.read(select(tables.Task).where(tables.Task.type != "TRIAL"))
     assert [task.ended_at is not None for task in tasks] == [True]
+    await cluster.crash()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commit", range(1, 8))
+async def test_a_trial_whose_deletion_has_begun_goes(tmp_path: Path, commit: int) -> None:
+    """Also what its end has left to collect: which of the two comes first does not matter."""
+    saved(tmp_path, *UUIDS[:2], "stranger")
+    clock = ManualClock()
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await ended(cluster, UUIDS[:2])
+    await cluster.plane.checkpoints.delete_trial(1, by=ADMIN)
+    await cluster.cut_after(commit, cluster.plane.collector.run())
+    await cluster.crash()
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await collected(cluster)
+    assert there(tmp_path) == {"stranger"}
+    for table in (tables.Trial, tables.Metric, tables.Checkpoint):
+        assert await cluster.store.read(select(table)) == []
+    (task,) = await cluster.store.read(select(tables.Task).where(tables.Task.ended_at.is_not(None)))
+    assert (task.type, task.experiment_id) == ("CHECKPOINT_GC", 1)
+    (experiment,) = await cluster.store.read(select(tables.Experiment))
+    assert experiment.state == "COMPLETED"
     await cluster.crash()
 
 

@@ -118,6 +118,15 @@ def test_each_run_has_its_own_answer(cluster: ScriptedMaster, action: str) -> No
     assert result.stderr.splitlines()[1] == "error: run 2: Run is archived."
 
 
+def test_runs_are_deleted_when_that_is_meant(cluster: ScriptedMaster) -> None:
+    cluster.on("POST", "/api/v1/runs/delete", {"results": [{"id": 1, "error": ""}]})
+    assert det(cluster, "run", "delete", "1").exit_code == 1, "nobody has said yes"
+    assert cluster.calls("POST", "/api/v1/runs/delete") == []
+    assert det(cluster, "run", "delete", "1", "--yes").stderr == "Deleting run 1\n"
+    cluster.on("POST", "/api/v1/runs", {"runs": [{**RUN, "deletion": "DELETE_FAILED"}]})
+    assert "DELETE_FAILED" in det(cluster, "run", "list").stdout
+
+
 def compared(cluster: ScriptedMaster) -> None:
     for id_, lr, best in ((7, 0.1, 11), (8, 0.2, None)):
         searcher = {"metric": "loss", "name": "single"}

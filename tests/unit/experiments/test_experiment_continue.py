@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from master.allocations.machine import AllocationState
 from master.experiments.lifecycle.state import Phase
+from master.experiments.reports.metrics import PostedMetrics
 from master.experiments.reports.service import CheckpointReport
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
@@ -29,7 +30,7 @@ CHANGED = "hyperparameters: {depth: 3}\nreproducibility: {experiment_seed: 77}\n
 
 
 async def trained(folder: Path, clock: ManualClock) -> ScriptedCluster:
-    """Experiment 1 has completed; it left a checkpoint after 4 steps."""
+    """Experiment 1 has completed; it left a checkpoint after 4 steps, and reports after 2, 4 and 6."""
     cluster = await ScriptedCluster.start(folder, clock)
     await cluster.create(SINGLE)
     await cluster.grant()
@@ -41,10 +42,23 @@ async def trained(folder: Path, clock: ManualClock) -> ScriptedCluster:
         resources={"model": 10},
         metadata={"steps_completed": 4},
     )
+    for steps in (2, 4, 6):
+        posted = PostedMetrics(
+            trial_id=1, run_id=1, group="training", steps=steps, avg={"loss": steps}, at=clock.now()
+        )
+        await cluster.reports.metrics(posted)
     await cluster.reports.checkpoint(report)
     await cluster.exit(0)
     clock.advance(1)
     return cluster
+
+
+async def live_steps(cluster: ScriptedCluster) -> list[int | None]:
+    """Of the reports that were not rolled back."""
+    metric = tables.Metric
+    return await cluster.store.read(
+        select(metric.steps).where(metric.archived.is_(False)).order_by(metric.steps)
+    )
 
 
 @pytest.fixture
@@ -67,6 +81,9 @@ async def test_a_master_that_dies_after_the_commit_goes_on_with_it(
     assert cluster.only.state.phase is Phase.ACTIVE
     assert (trial.run_id, trial.latest_checkpoint) == (2, "four")
     assert trial.hparams.keys() == {*hparams, "depth"}
+    assert await live_steps(cluster) == [2, 4]
+    assert trial.metrics.steps_completed == 4
+    assert trial.metrics.summary["avg_metrics"]["loss"]["count"] == 2
     assert [record.request.allocation_id for record in cluster.rm.records] == [cluster.run.id]
     assert cluster.run.task_id == f"1.{trial.request_id}-1"
     await cluster.grant()
@@ -83,6 +100,7 @@ async def test_what_is_not_committed_has_not_begun(ended: ScriptedCluster) -> No
         await ended.experiments.continue_(1, by=ADMIN)
     ended.store.full = False
     assert ended.experiments.live(1) is None
+    assert await live_steps(ended) == [2, 4, 6]
     tasks = await ended.store.read(select(tables.Task.id))
     assert len(tasks) == 1
     await ended.experiments.continue_(1, by=ADMIN)
@@ -171,3 +189,39 @@ async def test_a_search_with_two_of_eight_trials_done_goes_on_though_its_master_
             await finish(cluster, left[0])
     assert await states(cluster) == ["COMPLETED"] * 8
     await cluster.crash()
+
+
+async def test_no_more_trials_go_on_at_once_than_a_search_may_have(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Four failed, two were cancelled; two may run at a time."""
+    cluster = await ScriptedCluster.start(tmp_path, clock)
+    await cluster.create(SEARCH + "max_restarts: 0\n")
+    for _ in range(4):
+        run = running(cluster)[0]
+        await cluster.grant(of=run)
+        await cluster.report(ContainerPhase.RUNNING, of=run)
+        await cluster.exit(1, of=run)
+    await cluster.experiments.kill(1, by=ADMIN)
+    for run in running(cluster):
+        await cluster.exit(137, of=run)
+    assert await states(cluster) == ["ERROR"] * 4 + ["CANCELED"] * 2
+    clock.advance(1)
+    await cluster.experiments.continue_(1, by=ADMIN)
+    for ended in range(8):
+        now = running(cluster)
+        assert len(now) == min(2, 8 - ended)
+        reasons = cluster.experiments.waiting_reasons(cluster.only.state.trials.values())
+        waiting = [one for one in reasons.values() if "max_concurrent_trials" in one.text]
+        assert len(waiting) == max(0, len(await unended(cluster)) - 2)
+        if ended == 3:
+            await cluster.crash()
+            cluster = await ScriptedCluster.start(tmp_path, clock)
+            assert [run.id for run in running(cluster)] == [run.id for run in now]
+        await finish(cluster, running(cluster)[0])
+    assert await states(cluster) == ["COMPLETED"] * 8
+    await cluster.crash()
+
+
+async def unended(cluster: ScriptedCluster) -> list[str]:
+    return [state for state in await states(cluster) if state == "ACTIVE"]

@@ -173,6 +173,9 @@ class MemoryCluster:
     def job_roots(self) -> Sequence[MemoryJob]:
         return list(self.jobs.values())
 
+    def unqueued(self, job_id: str) -> None:
+        return None
+
     def job_root(self, job_id: str) -> MemoryJob | None:
         return self.jobs.get(job_id)
 

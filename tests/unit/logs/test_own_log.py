@@ -7,6 +7,8 @@ import logging
 import threading
 from contextlib import aclosing
 
+import pytest
+
 from master.core.actor import Actor
 from master.core.expconf.secrets import MASK
 from master.logs.own_log import MAX_CHARACTERS, MAX_ENTRIES, OwnLog, render
@@ -71,6 +73,23 @@ async def test_a_follower_sees_what_is_there_and_what_comes_from_any_thread() ->
             if len(seen) == 3:
                 break
     assert seen == ["b", "c", "d"]
+
+
+async def test_a_slow_follower_misses_the_oldest_and_looks_at_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = OwnLog()
+    logger = logger_of(own)
+    logger.info("first")
+    seen: list[str] = []
+    async with asyncio.timeout(30), aclosing(own.follow()) as pages:
+        assert [entry.message for entry in await anext(pages)] == ["first"]
+        monkeypatch.setattr(own, "entries", None)
+        for number in range(MAX_ENTRIES + 3):
+            logger.info("%s", number)
+        while len(seen) < MAX_ENTRIES:
+            seen += [entry.message for entry in await anext(pages)]
+    assert seen == [str(number) for number in range(3, MAX_ENTRIES + 3)]
 
 
 async def test_a_change_of_the_level_keeps_the_colours() -> None:

@@ -11,8 +11,8 @@ from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
 from windlass.cli.experiment.finding import condition, equal, filter_text, metric_of, order_of
 from windlass.cli.groups import command_group
-from windlass.cli.output.columns import ENDED, STARTED, STATE, Column, Table, TableOptions
-from windlass.cli.output.text import notice
+from windlass.cli.output.columns import ENDED, STARTED, Column, Table, TableOptions
+from windlass.cli.output.text import notice, state_name
 from windlass.sdk.client import RunAction
 from windlass.sdk.wire import Json
 
@@ -90,6 +90,21 @@ def unarchive(ctx: typer.Context, run_ids: RunIds) -> None:
     _act(ctx, run_ids, "unarchive", "Unarchived")
 
 
+@app.command()
+def delete(
+    ctx: typer.Context,
+    run_ids: RunIds,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete runs of experiments that have ended, with their checkpoints, metrics, logs and TensorBoard files."""
+    if not yes:
+        typer.confirm(
+            f"Delete {len(run_ids)} run(s) with all checkpoints, metrics and logs for good?",
+            abort=True,
+        )
+    _act(ctx, run_ids, "delete", "Deleting")
+
+
 def _act(ctx: typer.Context, run_ids: list[int], action: RunAction, done: str) -> None:
     """Each is tried; the exit code is 1 if one failed."""
     results = client_for(ctx).act_on_runs(action, run_ids)
@@ -122,7 +137,7 @@ RUNS = Table(
     Column("Run", "id"),
     Column("Experiment", "experiment.id"),
     Column("Name", "experiment.name"),
-    STATE,
+    Column("State", lambda run: run.get("deletion") or state_name(run.get("state"))),
     Column("Hyperparameters", "hyperparameters"),
     Column("Metric", "searcherMetricValue"),
     STARTED,

@@ -149,6 +149,7 @@ def _print_trial(trial: Json) -> None:
             ("state", state_name(trial.get("state"))),
             ("waiting for", waiting_text(trial)),
             ("error", trial.get("error")),
+            ("deletion", " ".join(filter(None, map(trial.get, ("deletion", "deletionError"))))),
             ("started", local_time(trial.get("startTime"))),
             ("ended", local_time(trial.get("endTime"))),
             ("steps", trial.get("totalBatchesProcessed")),

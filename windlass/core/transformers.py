@@ -27,6 +27,8 @@ except ModuleNotFoundError as missing:
 __all__ = ["TrialCallback"]
 _SUMMARY = "train_runtime"
 """Of the log at the very end: means over the whole run, at a step that has been reported."""
+_SPEEDS = ("_runtime", "_per_second", "_compilation_time")
+"""How fast an evaluation was, which is other at each time."""
 
 
 class TrialCallback(transformers.TrainerCallback):  # type: ignore[misc]
@@ -60,7 +62,8 @@ class TrialCallback(transformers.TrainerCallback):  # type: ignore[misc]
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any
     ) -> None:
-        self._trial.report(VALIDATION, state.global_step, _with_time(metrics or {}, state))
+        found = {n: v for n, v in (metrics or {}).items() if not n.endswith(_SPEEDS)}
+        self._trial.report(VALIDATION, state.global_step, _with_time(found, state))
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self._trial.upload(args.output_dir, _folder(state.global_step), state.global_step)

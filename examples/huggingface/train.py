@@ -3,7 +3,8 @@
 import logging
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+import transformers
+from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
 from windlass import core
 from windlass.core.transformers import TrialCallback
@@ -22,6 +23,7 @@ def sentences(count: int, seed: int) -> list[dict[str, torch.Tensor]]:
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO)
+    transformers.set_seed(7)
     often = {"logging_steps": 4, "save_steps": 8, "eval_strategy": "steps", "eval_steps": 20}
     args = TrainingArguments("out", max_steps=40, learning_rate=0.01, report_to=[], **often)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -29,7 +31,7 @@ def main() -> None:
     with core.init() as context:
         callback = TrialCallback(context)
         data = {"train_dataset": sentences(640, 1), "eval_dataset": sentences(64, 2)}
-        trainer = Trainer(model, args, callbacks=[callback], **data)
+        trainer = transformers.Trainer(model, args, callbacks=[callback], **data)
         trainer.train(resume_from_checkpoint=callback.latest_checkpoint(args.output_dir))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -79,7 +80,8 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     framework: Framework = request.param
     python: Path = request.getfixturevalue(framework.python)
     probe = [str(python), "-c", f"import {framework.module}"]
-    if subprocess.run(probe, check=False, capture_output=True).returncode:
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    if subprocess.run(probe, check=False, capture_output=True, env=environment).returncode:
         pytest.skip(f"{python} cannot import {framework.module}")
     storage = open_way_to(tmp_path_factory.mktemp(framework.name) / "storage")
     storage.mkdir()

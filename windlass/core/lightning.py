@@ -120,6 +120,8 @@ class _Reports(Logger):  # type: ignore[misc]
             return
         done = trainer.global_step
         group = VALIDATION if trainer.validating else TRAINING
+        if self._trial.preempted and done % trainer.log_every_n_steps:
+            return  # Lightning logs once more where it stops: the next run passes here
         self._trial.report(group, done, {**metrics, "batches": done, "epochs": _epochs(trainer)})
         self._trial.report_progress(done, trainer.estimated_stepping_batches)
 

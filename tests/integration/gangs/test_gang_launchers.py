@@ -73,6 +73,10 @@ def test_a_rank_runs_on_each_node(nodes: Network, log: str, launcher: str) -> No
     assert chief[2] == other[2] == [chief[1], other[1]]
 
 
+def test_only_the_node_that_serves_is_ended_by_a_signal(log: str) -> None:
+    assert re.findall(r"horovod ended with (\d+)", log) == ["78"]
+
+
 def recorded(log: str, program: str) -> list[list[str]]:
     calls = [json.loads(line) for line in re.findall(r"recorded (\[.*\])", log)]
     return [call[1:] for call in calls if call[0] == program]

@@ -2,5 +2,5 @@
 set -e
 python3 -m determined.launch.torch_distributed --rdzv_backend=static -- python3 train.py torch
 # The second node serves with sshd until its rank has ended, and then ends by a signal.
-python3 -m determined.launch.horovod --mpi-args="--mca btl tcp,self" -- python3 train.py horovod || echo "ended with $?"
+python3 -m determined.launch.horovod --mpi-args="--mca btl tcp,self" -- python3 train.py horovod || echo "horovod ended with $?"
 exec python3 -m determined.launch.deepspeed python3 train.py deepspeed

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 
 import determined
 from determined import core
@@ -10,11 +11,11 @@ from determined import core
 class Horovod:
     """The functions of its module."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[[], int]:
         return lambda: int(os.environ[f"HOROVOD_{name.upper()}"])
 
 
-def ranks_of(launcher):
+def ranks_of(launcher: str) -> core.DistributedContext:
     if launcher == "horovod":
         return core.DistributedContext.from_horovod(Horovod())
     if launcher == "deepspeed":
@@ -22,7 +23,7 @@ def ranks_of(launcher):
     return core.DistributedContext.from_torch_distributed()
 
 
-def main(launcher):
+def main(launcher: str) -> None:
     ranks = ranks_of(launcher)
     manual = core.TensorboardMode.MANUAL
     with core.init(distributed=ranks, tensorboard_mode=manual) as context:

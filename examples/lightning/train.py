@@ -6,10 +6,10 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
 
 from windlass import core
-from windlass.core.lightning import TrialCallback
+from windlass.core.lightning import ResumableDataLoader, TrialCallback
 
 
 class Model(pl.LightningModule):
@@ -32,10 +32,11 @@ class Model(pl.LightningModule):
         return loss
 
 
-def points(count: int, seed: int) -> DataLoader[Any]:
+def points(count: int, seed: int) -> ResumableDataLoader:
     kinds = torch.arange(count) % 4
     noise = torch.randn(count, 16, generator=torch.Generator().manual_seed(seed))
-    return DataLoader(TensorDataset(torch.eye(4, 16)[kinds] * 3 + noise, kinds), batch_size=16)
+    features = torch.eye(4, 16)[kinds] * 3 + noise
+    return ResumableDataLoader(TensorDataset(features, kinds), batch_size=16)
 
 
 def main() -> None:

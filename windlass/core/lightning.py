@@ -7,7 +7,9 @@ trainer.fit(model, ..., ckpt_path=callback.latest_checkpoint())
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ from windlass.core._framework_trial import (
 try:
     from lightning.pytorch import Callback  # pyright: ignore[reportMissingImports]
     from lightning.pytorch.loggers.logger import Logger  # pyright: ignore[reportMissingImports]
+    from torch.utils.data import DataLoader  # pyright: ignore[reportMissingImports]
 except ModuleNotFoundError as missing:
     raise missing_framework(missing, "lightning") from missing
 
-__all__ = ["TrialCallback"]
+__all__ = ["ResumableDataLoader", "TrialCallback"]
 _FILE = "lightning.ckpt"
 _DOWNLOADS = "latest-checkpoint"
 """In the working directory, which is the container's own."""
@@ -130,3 +133,28 @@ def _epochs(trainer: Any) -> float:
     """With the part of the one that has begun, if the length of an epoch is known."""
     begun = trainer.fit_loop.epoch_loop.batch_progress.current.processed
     return float(trainer.current_epoch + begun / (trainer.num_training_batches or math.inf))
+
+
+class ResumableDataLoader(DataLoader):  # type: ignore[misc]
+    """What Lightning goes on with in the middle of an epoch at the next batch; with others it begins the data again.
+
+    Batches of before are read and dropped. Their order must be that of before: not `shuffle=True`, but the sampler of
+    `windlass.core.data`, say.
+    """
+
+    _done = 0
+    """Batches of this epoch that have been handed out."""
+    _begin = 0
+    """The batch to begin the next iteration with."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self._done, self._begin = self._begin, 0
+        for batch in itertools.islice(super().__iter__(), self._done, None):
+            self._done += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"batches": self._done}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._begin = state["batches"] % len(self)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
-from conftest import MODELS
+import pytest
+from conftest import MODELS, REPOSITORY
 
 from tests.real_cluster import RealCluster, eventually
 
@@ -16,6 +19,9 @@ BEGUN = 8
 """Batches after which there is a checkpoint and most is still to do: in the middle of the first epoch."""
 PATIENCE_S = 240
 """A rank is the last of eight programs in a row, and PyTorch is large: a busy machine needs minutes."""
+Reports = list[tuple[int, dict[str, Any]]]
+PROGRAMS = ("determined.exec.harness", "slow.py")
+"""One of them is in the command line of each rank."""
 
 
 def final_metrics(cluster: RealCluster, experiment: int) -> dict[str, Any]:
@@ -71,6 +77,49 @@ def preempted(cluster: RealCluster, config: dict[str, Any], model: str) -> dict[
     return final_metrics(cluster, experiment)
 
 
+def reports(cluster: RealCluster, experiment: int, group: str) -> Reports:
+    """All there are, each with its batches."""
+    (trial,) = cluster.trials(experiment)
+    query = {"trialIds": trial["id"], "group": group}
+    key = "validation_metrics" if group == "validation" else "avg_metrics"
+    parts = list(cluster.client.session.stream("/api/v1/trials/metrics/trial_metrics", query))
+    return [(row["totalBatches"], row["metrics"][key]) for part in parts for row in part["metrics"]]
+
+
+def assert_same_reports(
+    cluster: RealCluster, experiment: int, quiet: int, *, partial: int = 0
+) -> None:
+    """None is missing, none is there twice, and each has the same numbers.
+
+    `partial`: how many training reports may be means of fewer steps, as those after a resumption are.
+    """
+    for group in ("training", "validation"):
+        expected = reports(cluster, quiet, group)
+        found = reports(cluster, experiment, group)
+        assert [steps for steps, _ in found] == [steps for steps, _ in expected]
+        other = [
+            (metrics, wanted)
+            for (_, metrics), (_, wanted) in zip(found, expected, strict=True)
+            if metrics != pytest.approx(wanted, rel=1e-3)
+        ]
+        assert len(other) <= (partial if group == "training" else 0), other
+
+
+def with_our_callback(config: dict[str, Any], example: str, folder: Path) -> dict[str, Any]:
+    """The configuration for the example with pauses, which is put into the folder, beside our package."""
+    shutil.copytree(REPOSITORY / "examples" / example, folder, dirs_exist_ok=True)
+    shutil.copy(MODELS / "slow.py", folder)
+    ours = {"host_path": str(REPOSITORY / "windlass"), "container_path": "/mnt/ours/windlass"}
+    variables = ["PYTHONPATH=/mnt/ours", "KERAS_BACKEND=torch"]
+    known = config["environment"]["environment_variables"]
+    return {
+        **config,
+        "entrypoint": f"{config['entrypoint'].rsplit(' ', 1)[0]} slow.py {example}",
+        "bind_mounts": [*config["bind_mounts"], {**ours, "read_only": True}],
+        "environment": {"environment_variables": [*known, *variables]},
+    }
+
+
 def ranks(node: str) -> list[psutil.Process]:
     """The training programs on a node, not their launchers."""
     found = []
@@ -78,7 +127,8 @@ def ranks(node: str) -> list[psutil.Process]:
         with suppress(psutil.Error):
             words = process.cmdline()
             where = process.environ().get("DET_AGENT_ID")
-            if where == node and "determined.exec.harness" in words and "RANK" in process.environ():
+            a_rank = not set(PROGRAMS).isdisjoint(words) and "RANK" in process.environ()
+            if where == node and a_rank:
                 found.append(process)
     return [
         process

@@ -1,7 +1,8 @@
-"""Hugging Face, Lightning and Keras with what the published package has for them. A quiet run is the measure."""
+"""Hugging Face, Lightning and Keras with our callbacks and the published ones. A quiet run is the measure."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +12,14 @@ from typing import Any
 
 import pytest
 from conftest import MODELS, config_of
-from runs import batches_done, begun, completed
+from runs import (
+    assert_same_reports,
+    batches_done,
+    begun,
+    completed,
+    reports,
+    with_our_callback,
+)
 
 from tests.jails import open_way_to
 from tests.real_cluster import RealCluster, eventually
@@ -20,7 +28,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 AWAY_S = 30
 """How long the master is gone in the middle of training."""
 BATCHES = 40
-Reports = list[tuple[int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -32,9 +39,18 @@ class Framework:
     metric: str = "val_loss"
     python: str = "torch_python"
     """The fixture with its interpreter."""
+    ours: bool = False
+    """Its program is the example of that name, with the callback of windlass.core."""
+
+    @property
+    def title(self) -> str:
+        return f"our-{self.name}" if self.ours else self.name
 
 
 FRAMEWORKS = (
+    Framework("huggingface", "transformers", metric="eval_loss", ours=True),
+    Framework("lightning", "lightning", ours=True),
+    Framework("keras", "keras", ours=True),
     Framework("huggingface", "determined.transformers", metric="eval_loss"),
     Framework("lightning", "determined.lightning.experimental"),
     Framework("keras", "determined.keras", metric="loss", python="tensorflow_python"),
@@ -48,6 +64,7 @@ class Program:
     config: dict[str, Any]
     model: Path
     storage: Path
+    ours: bool = False
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +76,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS, ids=lambda framework: framework.name)
+@pytest.fixture(scope="module", params=FRAMEWORKS, ids=lambda framework: framework.title)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     framework: Framework = request.param
     python: Path = request.getfixturevalue(framework.python)
     probe = [str(python), "-c", f"import {framework.module}"]
-    if subprocess.run(probe, check=False, capture_output=True).returncode:
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    if subprocess.run(probe, check=False, capture_output=True, env=environment).returncode:
         pytest.skip(f"{python} cannot import {framework.module}")
     storage = open_way_to(tmp_path_factory.mktemp(framework.name) / "storage")
     storage.mkdir()
@@ -79,7 +97,11 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         },
         checkpoint_storage={"type": "shared_fs", "host_path": str(storage)},
     )
-    return Program(config, MODELS / framework.name, storage)
+    model = MODELS / framework.name
+    if framework.ours:
+        model = tmp_path_factory.mktemp("model")
+        config = with_our_callback(config, framework.name, model)
+    return Program(config, model, storage, framework.ours)
 
 
 @pytest.fixture(scope="module")
@@ -88,25 +110,6 @@ def quiet(cluster: RealCluster, program: Program) -> int:
     experiment = cluster.submit(program.config, program.model)
     completed(cluster, experiment)
     return experiment
-
-
-def reports(cluster: RealCluster, experiment: int, group: str) -> Reports:
-    """All there are, each with its batches."""
-    (trial,) = cluster.trials(experiment)
-    query = {"trialIds": trial["id"], "group": group}
-    key = "validation_metrics" if group == "validation" else "avg_metrics"
-    parts = list(cluster.client.session.stream("/api/v1/trials/metrics/trial_metrics", query))
-    return [(row["totalBatches"], row["metrics"][key]) for part in parts for row in part["metrics"]]
-
-
-def assert_same_reports(cluster: RealCluster, experiment: int, quiet: int) -> None:
-    """None is missing, none is there twice, and each has the same numbers."""
-    for group in ("training", "validation"):
-        expected = reports(cluster, quiet, group)
-        found = reports(cluster, experiment, group)
-        assert [steps for steps, _ in found] == [steps for steps, _ in expected]
-        for (_, metrics), (_, wanted) in zip(found, expected, strict=True):
-            assert metrics == pytest.approx(wanted, rel=1e-3)
 
 
 def test_it_learns_and_reports(cluster: RealCluster, program: Program, quiet: int) -> None:
@@ -121,6 +124,8 @@ def test_it_learns_and_reports(cluster: RealCluster, program: Program, quiet: in
 def test_its_tensorboard_files_are_in_storage(
     cluster: RealCluster, program: Program, quiet: int
 ) -> None:
+    if program.ours:
+        pytest.skip("windlass.core writes no TensorBoard files: the master has the metrics")
     (trial,) = cluster.trials(quiet)
     of_cluster = program.storage / str(cluster.get("/api/v1/master")["clusterId"])
     folder = of_cluster / f"tensorboard/experiment/{quiet}/trial/{trial['id']}"
@@ -139,7 +144,7 @@ def test_paused_and_resumed_it_reports_as_a_quiet_run(
     cluster.client.act(experiment, "activate")
     trial = completed(cluster, experiment)
     assert trial["restarts"] == 0
-    assert_same_reports(cluster, experiment, quiet)
+    assert_same_reports(cluster, experiment, quiet, partial=int(program.ours))
 
 
 def test_a_master_that_was_away_lost_and_doubled_nothing(

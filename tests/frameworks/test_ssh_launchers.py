@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import MODELS, config_of
-from nodes import network
 
+from tests.nodes import network
 from tests.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

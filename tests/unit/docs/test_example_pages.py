@@ -11,6 +11,9 @@ ROOT = Path(__file__).parents[3]
 SHOWN = [
     ("training-frameworks.md", "pytorch_trial/model_def.py"),
     ("training-frameworks.md", "pytorch_trial/search.yaml"),
+    ("training-frameworks.md", "huggingface/train.py"),
+    ("training-frameworks.md", "lightning/train.py"),
+    ("training-frameworks.md", "keras/train.py"),
 ]
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

@@ -8,7 +8,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from windlass.core import get_cluster_info
+from determined import get_cluster_info
 
 SSH = Path("/run/determined/ssh")
 PORT = os.environ["DTRAIN_SSH_PORT"]

@@ -1,0 +1,6 @@
+# On each node: one launcher of the published package after the other, options for what it calls before the "--".
+set -e
+python3 -m determined.launch.torch_distributed --rdzv_backend=static -- python3 train.py torch
+# The second node serves with sshd until its rank has ended.
+python3 -m determined.launch.horovod --mpi-args="--mca btl tcp,self" -- python3 train.py horovod
+exec python3 -m determined.launch.deepspeed python3 train.py deepspeed

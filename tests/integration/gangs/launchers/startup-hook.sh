@@ -1,0 +1,2 @@
+# What launchers call are the recorders beside this.
+export PATH="$PWD/bin:$PATH"

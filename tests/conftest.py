@@ -10,11 +10,13 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,10 @@ else:
 _temporary = Path(tempfile.gettempdir(), f"wl-{zlib.crc32(__file__.encode()):08x}")
 _temporary.mkdir(mode=0o711, exist_ok=True)
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
+
+# Each request in one process would look for it again, in all folders that Python imports from.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 # A shell ignores it for what it starts in the background, and programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -71,7 +71,7 @@ RAW_BODIES_OF_DATABASES = (b'{"\\ud800": 1}', b'{"name": "\\ud800"}')
 def db_url(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return "sqlite://"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("postgres_tables_url"))
 
 
 @pytest.fixture

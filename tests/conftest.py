@@ -10,11 +10,13 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,12 @@ from sqlalchemy import create_engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from agent_bootstrap.log_setup import QUIET
+from master.logs.store import LogStore
 from master.store.sql import sqlite
 from master.store.sql.database import parse_url
 from master.store.store import Store
 from tests.examples import examples
-from tests.migrated import Migrated
+from tests.migrated import EMPTY_TABLES, WITH_TABLES, Migrated
 from tests.podman import Podman, running_podman
 from tests.stores import administer, leading_store
 from windlass.base.clock import ManualClock
@@ -53,6 +56,10 @@ else:
 _temporary = Path(tempfile.gettempdir(), f"wl-{zlib.crc32(__file__.encode()):08x}")
 _temporary.mkdir(mode=0o711, exist_ok=True)
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
+
+# Each request in one process would look for it again, in all folders that Python imports from.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 # A shell ignores it for what it starts in the background, and programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -177,17 +184,38 @@ _database_numbers = count()
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """A new, empty database."""
-    yield from _new_database(postgres_server)
+    with _new_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture
 def second_postgres_url(postgres_server: str) -> Iterator[str]:
     """Another one."""
-    yield from _new_database(postgres_server)
+    with _new_database(postgres_server) as url:
+        yield url
 
 
-def _new_database(postgres_server: str) -> Iterator[str]:
-    name = f"windlass_test_{os.getpid()}_{next(_database_numbers)}"
+@pytest.fixture(scope="session")
+def postgres_with_tables(postgres_server: str) -> Iterator[str]:
+    async def make_tables(url: str) -> None:
+        await (await Store.open(url, clock=ManualClock())).close()
+        await (await LogStore.open(url)).close()
+
+    with _new_database(postgres_server, WITH_TABLES) as url:
+        asyncio.run(make_tables(url))
+        yield url
+
+
+@pytest.fixture
+def postgres_tables_url(postgres_with_tables: str) -> Iterator[str]:
+    """A database with all tables and no rows."""
+    yield postgres_with_tables
+    asyncio.run(administer(postgres_with_tables, EMPTY_TABLES))
+
+
+@contextmanager
+def _new_database(postgres_server: str, name: str = "windlass_test_") -> Iterator[str]:
+    name += f"{os.getpid()}_{next(_database_numbers)}"
     asyncio.run(administer(postgres_server, f"CREATE DATABASE {name}"))
     url = parse_url(postgres_server).set(database=name)
     yield url.render_as_string(hide_password=False)
@@ -196,10 +224,10 @@ def _new_database(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def db_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind; the test runs on both."""
+    """A database of each kind, without rows; the test runs on both."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/windlass.db"
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("postgres_tables_url")
     return url
 
 

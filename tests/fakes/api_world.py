@@ -121,6 +121,7 @@ class ApiWorld:
     """Does nothing but what `step` is called for."""
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     token: str = ""
+    _declared: DeclaredReplies | None = None
 
     # Calls
 
@@ -138,7 +139,9 @@ class ApiWorld:
             )
         finally:
             self.client.cookies.clear()  # tokens are given, not remembered
-        DeclaredReplies(self.app).check(response)
+        if self._declared is None:
+            self._declared = DeclaredReplies(self.app)
+        self._declared.check(response)
         return response
 
     async def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -29,7 +30,7 @@ class DeclaredReplies:
             _check_page(response)
             return
         route = self._route(request.method, request.url.path)
-        shape = ErrorReply if route is None else declared_reply(route.endpoint)
+        shape = ErrorReply if route is None else _reply(route.endpoint)
         if not response.headers.get("content-type", "").startswith("application/json"):
             assert shape is None, f"{request.method} {request.url.path} declares JSON"
             return
@@ -63,6 +64,11 @@ def _check_page(response: httpx2.Response) -> None:
     if kind == "text/html":
         policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy, (response.request.url, policy)
+
+
+@cache
+def _reply(endpoint: Callable[..., Any]) -> Any:
+    return declared_reply(endpoint)
 
 
 @cache

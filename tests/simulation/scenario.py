@@ -71,6 +71,25 @@ class Outcome:
     """How the search ended that its user ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a seed says before it runs."""
+
+    rng: random.Random
+    slots: int
+    """Of a trial of the first search."""
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def of(cls, seed: int) -> Draw:
+        rng = random.Random(f"scenario {seed}")
+        return cls(rng, slots=rng.choice((1, 1, 2, 4)), faults=draw_faults(rng))
+
+
+def asha_pool(seed: int) -> str:
+    return RACK if seed % 3 == 0 else ELASTIC
+
+
 def searches_of(seed: int, *, slots: int, max_restarts: int) -> list[str]:
     """The same `seed % SEARCH_SEEDS` is the same two searches; `slots` are those of a trial of the first one."""
     space = {"learning_rate": {"type": "double", "minval": 0.0, "maxval": 1.0}}
@@ -108,7 +127,7 @@ def searches_of(seed: int, *, slots: int, max_restarts: int) -> list[str]:
         },
         "resources": {
             "slots_per_trial": 1,
-            "resource_pool": RACK if seed % 3 == 0 else ELASTIC,
+            "resource_pool": asha_pool(seed),
         },
     }
     return [yaml.safe_dump(plain), yaml.safe_dump(asha)]
@@ -156,9 +175,8 @@ async def _simulate(
     config: Mapping[str, Any] | None,
     searches: Sequence[str] | None,
 ) -> Outcome:
-    rng = random.Random(f"scenario {seed}")
-    slots = rng.choice((1, 1, 2, 4))
-    faults = draw_faults(rng) if given is None else tuple(given)
+    draw = Draw.of(seed)
+    faults = draw.faults if given is None else tuple(given)
     # No more than what programs fail by themselves: a lost machine must not count.
     max_restarts = sum(fault.kind == "task failed" for fault in faults)
     with processes():
@@ -168,13 +186,13 @@ async def _simulate(
                 watching = tasks.create_task(world.invariants.watch(MAX_INSTANCES))
                 world.start_master()
                 await world.start_rack(2)
-                own = searches_of(seed, slots=slots, max_restarts=max_restarts)
+                own = searches_of(seed, slots=draw.slots, max_restarts=max_restarts)
                 for search in own if searches is None else searches:
                     await world.submit(search)
                 under_way = []
                 if given is None:
                     doomed = await world.submit(doomed_search())
-                    under_way.append(tasks.create_task(_doom(world, doomed, rng)))
+                    under_way.append(tasks.create_task(_doom(world, doomed, draw.rng)))
                 under_way += [tasks.create_task(fault.strike(world)) for fault in faults]
                 await asyncio.gather(*under_way)
                 await _until(world, _searches_are_over)

@@ -1,6 +1,6 @@
 """Searches survive whatever a seed throws at them, and end as on a quiet day.
 
-One seed alone: `WINDLASS_SIM_SEED=17 pytest tests/simulation`. More than the usual hundred: `WINDLASS_SIM_SEEDS=1000`.
+One seed alone: `WINDLASS_SIM_SEED=17 pytest tests/simulation`. All of many: `WINDLASS_SIM_SEEDS=1000`.
 """
 
 from __future__ import annotations
@@ -9,29 +9,56 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from master.core.searcher.event_json import action_to_json, event_from_json
 from master.core.searcher.search import Search, replay
-from tests.examples import examples
 from tests.simulation.days import quiet_day, run_seed
-from tests.simulation.scenario import ASHA_TRIALS, SEARCH_SEEDS, Outcome, SearchEnd
+from tests.simulation.faults import STRIKES
+from tests.simulation.scenario import (
+    ASHA_TRIALS,
+    SEARCH_SEEDS,
+    Draw,
+    Outcome,
+    SearchEnd,
+    asha_pool,
+)
 
-SEEDS = int(os.environ.get("WINDLASS_SIM_SEEDS", "100"))
-SEEDS_ALWAYS = examples(15)
-"""Seeds of the normal run; the others are marked slow."""
+SEEDS = int(os.environ.get("WINDLASS_SIM_SEEDS", "0"))
+USUAL_SEEDS = 100
+"""Of these, each one that brings something which those before it do not."""
+LONG_S = 5.0
 ONE_SEED = os.environ.get("WINDLASS_SIM_SEED")
 
 
-def seeds() -> list[object]:
+def seeds() -> Sequence[int]:
     if ONE_SEED is not None:
         return [int(ONE_SEED)]
-    return [
-        seed if seed < SEEDS_ALWAYS else pytest.param(seed, marks=pytest.mark.slow)
-        for seed in range(SEEDS)
-    ]
+    return range(SEEDS) if SEEDS else usual_seeds()
+
+
+def usual_seeds() -> list[int]:
+    chosen, met = list[int](), set[tuple[str, bool | str]]()
+    for seed in range(USUAL_SEEDS):
+        brought = set(brings(seed))
+        if not brought <= met:
+            chosen.append(seed)
+            met |= brought
+    return chosen
+
+
+def brings(seed: int) -> Iterator[tuple[str, bool | str]]:
+    """Each kind of fault for short and for long, and for each pool of the second search."""
+    for fault in Draw.of(seed).faults:
+        yield fault.kind, fault.lasts_s > LONG_S
+        yield fault.kind, asha_pool(seed)
+
+
+def test_the_usual_seeds_bring_every_fault() -> None:
+    assert {kind for seed in usual_seeds() for kind, _ in brings(seed)} == set(STRIKES)
 
 
 @pytest.mark.slow

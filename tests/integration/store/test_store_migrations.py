@@ -17,6 +17,14 @@ from master.store.sql.database import Database, open_database
 from windlass.base.errors import StoreUnavailable
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/windlass.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
 async def database(db_url: str) -> AsyncIterator[Database]:
     database = open_database(db_url)

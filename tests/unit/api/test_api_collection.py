@@ -461,8 +461,8 @@ async def test_storage_of_a_users_own_is_collected_by_a_task_on_an_agent(
 
 
 @pytest.mark.slow
-async def test_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
-    async with api_world(tmp_path, db_url=postgres_url) as world:
+async def test_on_postgresql(tmp_path: Path, postgres_tables_url: str) -> None:
+    async with api_world(tmp_path, db_url=postgres_tables_url) as world:
         await world.login()
         at = await training(world, tmp_path)
         await at.save("best", 1, 0.1)

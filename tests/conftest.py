@@ -158,11 +158,8 @@ def logging_of_before() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """A URL whose user may create databases: WINDLASS_TEST_POSTGRES, or a server of our own on a Unix socket."""
-    if given := os.environ.get("WINDLASS_TEST_POSTGRES"):
-        yield given
-        return
+def own_postgres() -> Iterator[Any]:
+    """A server on a Unix socket, as pgserver knows it: it can be stopped and started again."""
     # The server makes the directories above its data readable for its own user: never below a private one.
     directory = Path(tempfile.mkdtemp(prefix="windlass-postgres-"))
     with pytest.MonkeyPatch.context() as patch:
@@ -172,10 +169,17 @@ def postgres_server() -> Iterator[str]:
     try:
         # Databases come and go by the dozen; what they promise after a power cut is not tested.
         server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
-        yield server.get_uri()
+        yield server
     finally:
         server.cleanup()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(request: pytest.FixtureRequest) -> str:
+    """A URL whose user may create databases: WINDLASS_TEST_POSTGRES, or a server of our own."""
+    given = os.environ.get("WINDLASS_TEST_POSTGRES")
+    return given or str(request.getfixturevalue("own_postgres").get_uri())
 
 
 _database_numbers = count()

@@ -229,7 +229,10 @@ def _parse_override(text: str) -> JsonObject:
 
 def _require_continuable(searcher: str, changes: Mapping[str, object]) -> None:
     if searcher not in SEARCHERS:
-        raise InvalidArgument(f"Unsupported searcher type provided: '{searcher}'")
+        raise InvalidArgument(
+            f"Unsupported searcher type provided: '{searcher}': its trials depend on each other; "
+            "`det experiment fork` submits the search again"
+        )
     if searcher != SINGLE and changes:
         raise InvalidArgument(
             f'overrideConfig: only the searcher "{SINGLE}" takes one, not "{searcher}": leave it out'

@@ -51,7 +51,7 @@ def read_file(archive: bytes, path: str) -> bytes:
     """Raises InvalidArgument for a path that leaves the context or is no file's, NotFound for one that is not there."""
     if path.startswith("/") or ".." in path.split("/"):
         raise InvalidArgument(f'path: "{path}" must stay inside the model definition')
-    wanted = _plain(path)
+    wanted = plain_path(path)
     found: bytes | None = None
     for name, tar, member in _members(archive):
         if name.startswith(f"{wanted}/") or (name == wanted and member.isdir()) or not wanted:
@@ -73,7 +73,7 @@ def content_type(path: str, head: bytes) -> str:
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
-def _plain(path: str) -> str:
+def plain_path(path: str) -> str:
     """Without empty parts and dots."""
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
@@ -84,4 +84,4 @@ def _members(archive: bytes) -> Iterator[tuple[str, tarfile.TarFile, tarfile.Tar
         return
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
         for member in tar:
-            yield _plain(member.name), tar, member
+            yield plain_path(member.name), tar, member

@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from master.store.blobs import BlobStore
+from master.store.context_files import plain_path
 from windlass.base.errors import InvalidConfig
 from windlass.base.formats.json_types import JsonObject
 
 MAX_CONTEXT_BYTES = 95 * 1024 * 1024
 """Decoded size of all files, as the clients count it too."""
+
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3072
+"""What file systems take of a name, and of a path below the directory where it is unpacked."""
+
+SHOWN = 100
+"""So many characters of a path are in an error."""
 
 Listing: TypeAlias = list[JsonObject]
 """Path, size, mode and mtime of each file."""
@@ -49,14 +56,14 @@ async def store_context(blobs: BlobStore, files: Sequence[ContextFile], *, what:
 
 
 def pack(files: Sequence[ContextFile], *, what: str = "model definition") -> bytes:
-    """A gzipped tar. Paths that leave the directory are refused."""
+    """A gzipped tar. Raises InvalidConfig for paths that could not be unpacked, or not inside a directory."""
     buffer = io.BytesIO()
+    names = frozenset(plain_path(f.path) for f in files if not f.is_directory)
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=3) as archive:
         for file in files:
-            parts = file.path.split("/")
-            if file.path.startswith("/") or ".." in parts or not file.path:
-                problem = f'path "{file.path}" must stay inside the directory'
-                raise InvalidConfig([problem], what=what)
+            if problem := _problem_of(file, names):
+                shown = file.path if len(file.path) <= SHOWN else f"{file.path[:SHOWN]}..."
+                raise InvalidConfig([f'path "{shown}" {problem}'], what=what)
             info = tarfile.TarInfo(file.path)
             info.mode, info.mtime = file.mode & 0o7777, file.mtime
             if file.is_directory:
@@ -66,6 +73,24 @@ def pack(files: Sequence[ContextFile], *, what: str = "model definition") -> byt
                 info.size = len(file.content)
                 archive.addfile(info, io.BytesIO(file.content))
     return buffer.getvalue()
+
+
+def _problem_of(file: ContextFile, names: frozenset[str]) -> str:
+    """What is wrong with its path among files of these names, or nothing."""
+    parts = file.path.split("/")
+    plain = plain_path(file.path)
+    if file.path.startswith("/") or ".." in parts or not (plain or file.is_directory):
+        return "must stay inside the directory"
+    longest = max(len(part.encode("utf-8", "surrogateescape")) for part in parts)
+    if longest > MAX_NAME_BYTES or len(plain.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
+        return f"is too long: a name has at most {MAX_NAME_BYTES} bytes, a path {MAX_PATH_BYTES}"
+    above = plain
+    while above := above.rpartition("/")[0]:
+        if above in names:
+            return f'cannot be there: "{above}" is a file'
+    if file.is_directory and plain in names:
+        return "is a file and a directory"
+    return ""
 
 
 def listing(files: Sequence[ContextFile]) -> Listing:

@@ -1,4 +1,4 @@
-"""Run by the published client's Python: `verbs` lists its commands; `run` runs those that come as JSON lines.
+"""Run by the published client's Python: `verbs` lists its commands and their options; `run` runs those of JSON lines.
 
 One process for all: the client takes a second to import. Prints JSON.
 """
@@ -18,10 +18,14 @@ from determined import cli
 from determined.cli import cli as det
 
 
-def verbs(parser: argparse.ArgumentParser, prefix: str = "") -> Iterator[str]:
+def verbs(
+    parser: argparse.ArgumentParser, prefix: str = ""
+) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each with the names of its options."""
     below = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     if not below and prefix:
-        yield prefix.strip()
+        options = [list(a.option_strings) for a in parser._actions if a.option_strings]
+        yield prefix.strip(), [names for names in options if "--help" not in names]
     for action in below:
         seen: set[int] = set()
         for name, sub in action.choices.items():
@@ -50,7 +54,7 @@ def run(words: list[str]) -> dict[str, object]:
 if sys.argv[1] == "verbs":
     parser = det.make_parser()
     cli.add_args(parser, det.all_args_description)
-    print(json.dumps([verb for verb in verbs(parser) if not verb.endswith("help")]))
+    print(json.dumps({verb: names for verb, names in verbs(parser) if not verb.endswith("help")}))
 else:
     lines, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     # What the client starts reads nothing, and writes elsewhere.

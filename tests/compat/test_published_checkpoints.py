@@ -11,9 +11,11 @@ import pytest
 import yaml
 from test_published_client import COMPAT, CONFIG, MODEL, PUBLISHED_PYTHON, det
 
+from tests.published import published
 from tests.real_cluster import RealCluster, eventually
 from windlass.base.errors import NotFound
 
+SDK = Path(__file__).with_name("published_sdk.py")
 pytestmark = pytest.mark.skipif(
     not (COMPAT / "det").exists(), reason="the published client is not installed: run make test"
 )
@@ -97,3 +99,13 @@ def test_storage_of_a_users_own(cluster: RealCluster, tmp_path: Path) -> None:
     assert not (own / "below" / uuid).exists()
     det(cluster, "experiment", "delete", str(experiment), "--yes")
     await_gone(cluster, experiment)
+
+
+def test_every_method_of_the_sdk(cluster: RealCluster, tmp_path: Path) -> None:
+    """Of experiments, trials, checkpoints and metrics; models are another test's."""
+    words = (cluster.url, json.dumps(yaml.safe_load(CONFIG)), str(MODEL), str(tmp_path))
+    process = published(cluster, *words, user="determined", script=SDK)
+    said, _ = process.communicate(timeout=150)
+    assert process.returncode == 0, said
+    left_out = json.loads(said.splitlines()[-1])
+    assert [name for name in left_out if "model" not in name and "oauth" not in name] == []

@@ -301,6 +301,22 @@ class Client:
         path = f"/api/v1/experiments/{experiment_id}"
         return dict(self.session.request("PATCH", path, body=body)["experiment"])
 
+    def describe_experiment(self, experiment_id: int, texts: Mapping[str, str]) -> None:
+        """Change its `name`, `description` or `notes`."""
+        self.session.request("PATCH", f"/api/v1/experiments/{experiment_id}", body=dict(texts))
+
+    def add_label(self, experiment_id: int, label: str) -> list[str]:
+        """All labels after it."""
+        return self._label("PUT", experiment_id, label)
+
+    def remove_label(self, experiment_id: int, label: str) -> list[str]:
+        """All labels after it."""
+        return self._label("DELETE", experiment_id, label)
+
+    def _label(self, method: str, experiment_id: int, label: str) -> list[str]:
+        path = f"/api/v1/experiments/{experiment_id}/labels/{quote(label, safe='')}"
+        return [str(one) for one in self.session.request(method, path)["labels"]]
+
     def jobs(
         self,
         *,

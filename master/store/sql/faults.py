@@ -42,7 +42,8 @@ def is_disconnect(error: Exception) -> bool:
     """The connection is gone (or never came up), as opposed to a statement that was refused."""
     if isinstance(error, exc.DBAPIError):
         return error.connection_invalidated
-    return isinstance(error, _AWAY) or _sqlstate(error).startswith("08")
+    state = _sqlstate(error)
+    return isinstance(error, _AWAY) or state.startswith("08") or state in _STARTING_OR_STOPPING
 
 
 def as_windlass_error(error: Exception) -> WindlassError:
@@ -61,12 +62,16 @@ def as_windlass_error(error: Exception) -> WindlassError:
         return InvalidArgument(f"the database cannot hold a value: {_text(error)}")
     if isinstance(error, exc.ProgrammingError | sqlite3.ProgrammingError):
         return WindlassError(f"a statement of the store is wrong: {_text(error)}")
-    if isinstance(error, exc.DBAPIError | _AWAY) or state_class:
+    if isinstance(error, _AWAY) or _sqlstate(error) in _STARTING_OR_STOPPING:
+        return StoreUnavailable(f"the database cannot be reached now: {_text(error)}")
+    if isinstance(error, exc.DBAPIError) or state_class:
         return StoreUnavailable(f"the database cannot commit now: {_text(error)}")
     return WindlassError(f"the store failed: {_text(error)}")
 
 
 _AWAY = OSError | TimeoutError | exc.TimeoutError
+_STARTING_OR_STOPPING = frozenset({"57P01", "57P02", "57P03"})
+"""admin_shutdown, crash_shutdown, cannot_connect_now: PostgreSQL says them while it restarts."""
 
 
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from rm_backends.views import AgentView
 from tests.fakes.api_world import ASHA, ApiWorld, api_world
 from tests.fakes.fleet_world import an_offer
 
+ROOT = Path(__file__).parents[3]
 STATE, PROCESS = "/prom/det-state-metrics", "/debug/prom/metrics"
 TARGETS = "/prom/det-http-sd-config"
 Samples = dict[str, dict[tuple[str, ...], float]]
@@ -119,6 +122,35 @@ async def test_they_can_be_switched_off(tmp_path: Path) -> None:
             assert "enable_prometheus" in await world.refused(404, "GET", path)
 
 
+NO_COST = CostView(
+    spent_usd=0.0,
+    usd_per_hour=0.0,
+    peak_instances=0,
+    peak_usd_per_hour=0.0,
+    first_launch_at=None,
+    always_on_usd=0.0,
+)
+
+
+def test_the_dashboard_asks_for_what_the_master_says() -> None:
+    dashboard = json.loads((ROOT / "docs/grafana-dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(asked) >= len(dashboard["panels"]) > 10
+    labels = {
+        family.name: {"le", *vars(family)["_labelnames"]}
+        for family in own(Picture(cost=NO_COST, counters=FleetCounters()))
+    }
+    for expression in asked:
+        names = re.findall(r"(windlass_\w+?)(?:_total|_bucket)?\b", expression)
+        used = set(re.findall(r"(\w+)=~?\"", expression)) - {"job"}
+        used |= {
+            one.strip() for by in re.findall(r"by \(([^)]*)\)", expression) for one in by.split(",")
+        }
+        for name in names:
+            assert used <= labels[name], expression
+        assert names or "process_resident_memory_bytes" in expression
+
+
 def an_intent() -> IntentRecord:
     offer = an_offer(4, market=Market.SPOT)
     return IntentRecord(
@@ -158,15 +190,7 @@ def test_a_thousand_machines_are_few_samples() -> None:
         )
         for number in range(1000)
     ]
-    cost = CostView(
-        spent_usd=1.0,
-        usd_per_hour=1000.0,
-        peak_instances=1,
-        peak_usd_per_hour=1.0,
-        first_launch_at=None,
-        always_on_usd=1.0,
-    )
-    told = shown(Picture(instances=machines, cost=cost))
+    told = shown(Picture(instances=machines, cost=NO_COST))
     assert sum(told["windlass_instances"].values()) == 1000.0
     assert len(told["windlass_instances"]) == 4
     assert told["windlass_usd_per_hour"] == {("pool-0",): 500.0, ("pool-1",): 500.0}

@@ -63,6 +63,13 @@ async def test_bad_metrics_name_the_field(
     assert named in await world.refused(400, "POST", f"/api/v1/trials/{trial}/metrics", body)
 
 
+async def test_a_metric_of_10_mb_is_refused(world: ApiWorld) -> None:
+    trial = world.trial_id(await world.create())
+    metrics = {"trialRunId": 1, "stepsCompleted": 1, "metrics": {"avgMetrics": {"a": "x" * 10**7}}}
+    body = {"group": "training", "metrics": metrics}
+    assert "8 MiB" in await world.refused(413, "POST", f"/api/v1/trials/{trial}/metrics", body)
+
+
 async def test_json_that_could_not_be_read_again_is_refused(world: ApiWorld) -> None:
     trial = world.trial_id(await world.create())
     deep = b'{"metadata": ' + b'{"a":' * 200 + b"1" + b"}" * 200 + b"}"

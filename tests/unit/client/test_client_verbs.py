@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,37 @@ def test_what_cannot_be_downloaded_says_why(
     words = ("checkpoint", "download", "c-1", "-o", str(tmp_path / "x"))
     assert message in refused(det(cluster, *words))
     assert not (tmp_path / "x").exists()
+
+
+def test_a_support_bundle_of_an_ordinary_user(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    denied = (403, {"error": {"error": "only administrators may do this"}})
+    cluster.on("GET", "/api/v1/trials/3", {"trial": {"id": 3, "experimentId": 7}})
+    cluster.on("GET", "/api/v1/experiments/7", {"experiment": {"id": 7}})
+    cluster.on("GET", "/api/v1/trials/3/workloads", {"workloads": []})
+    cluster.on("GET", "/api/v1/trials/3/logs", lambda _: (200, b""))
+    cluster.on("GET", "/api/v1/master", {"version": "0.38.1"})
+    cluster.on("GET", "/api/v1/master/config", lambda _: denied)
+    done = det(cluster, "trial", "support-bundle", "3", "-o", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "only administrators" in done.output
+    (bundle,) = tmp_path.glob("trial-3-*.tar.gz")
+    with tarfile.open(bundle) as archive:
+        names = {Path(name).name for name in archive.getnames()}
+    assert names == {
+        *("trial.json", "experiment.json", "workloads.json", "master.json", "trial_logs.txt"),
+    }
+
+
+def test_experiments_are_renamed_and_labelled(cluster: ScriptedMaster) -> None:
+    cluster.on("PATCH", "/api/v1/experiments/7", {"experiment": {"id": 7}})
+    cluster.on("PUT", "/api/v1/experiments/7/labels/a", {"labels": ["c", "a"]})
+    cluster.on("DELETE", "/api/v1/experiments/7/labels/c", {"labels": []})
+    assert det(cluster, "e", "set", "name", "7", "new name").exit_code == 0
+    assert det(cluster, "e", "set", "description", "7", "").exit_code == 0
+    asked = [call.body for call in cluster.calls("PATCH", "/api/v1/experiments/7")]
+    assert asked == [{"name": "new name"}, {"description": ""}]
+    assert "experiment 7: a, c" in det(cluster, "e", "label", "add", "7", "a").stdout
+    assert "experiment 7: none" in det(cluster, "e", "label", "remove", "7", "c").stdout
 
 
 def test_experiments_are_archived_and_their_files_deleted(cluster: ScriptedMaster) -> None:

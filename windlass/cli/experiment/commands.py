@@ -14,6 +14,7 @@ from windlass.cli.config_file import config_of, naming, read_config, tell_warnin
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import again as experiment_again
 from windlass.cli.experiment import compare as experiment_compare
+from windlass.cli.experiment import label as experiment_label
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
 from windlass.cli.experiment.copies import CopyOptions, without_metric
@@ -30,6 +31,7 @@ from windlass.sdk.client import ExperimentAction
 
 app = command_group()
 app.add_typer(experiment_set.app, name="set")
+app.add_typer(experiment_label.app, name="label")
 
 
 @app.command()

@@ -18,6 +18,26 @@ app = command_group("Change settings of an experiment.")
 
 
 @app.command()
+def name(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    value: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+) -> None:
+    """Rename an experiment."""
+    _describe(ctx, experiment_id, "name", value)
+
+
+@app.command()
+def description(
+    ctx: typer.Context,
+    experiment_id: ExperimentId,
+    value: Annotated[str, typer.Argument(metavar="TEXT", help='The new description; "" for none.')],
+) -> None:
+    """Set the description of an experiment."""
+    _describe(ctx, experiment_id, "description", value)
+
+
+@app.command()
 def priority(
     ctx: typer.Context,
     experiment_id: ExperimentId,
@@ -99,6 +119,11 @@ def log_retention(
 ) -> None:
     """Set how long the logs of an experiment that has ended are kept."""
     set_retention(ctx, "experiment", experiment_id, days, forever)
+
+
+def _describe(ctx: typer.Context, experiment_id: int, name: str, value: str) -> None:
+    client_for(ctx).describe_experiment(experiment_id, {name: value})
+    typer.echo(f'Set {name} of experiment {experiment_id} to "{value}"')
 
 
 def _slots(text: str) -> int | None:

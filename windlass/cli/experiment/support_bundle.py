@@ -1,4 +1,4 @@
-"""An archive of what is known of a trial: its rows, its log and the master's."""
+"""An archive of what is known of a trial: its rows, its log, and for administrators the master's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from windlass.base.errors import PermissionDenied
+from windlass.cli.output.text import notice
 from windlass.sdk.client import Client
 from windlass.sdk.operation import Operation
 
@@ -33,10 +35,15 @@ def _files(client: Client, trial_id: int) -> Iterator[tuple[str, bytes]]:
     yield "experiment.json", _json(client.experiment(trial["experimentId"]))
     yield "workloads.json", _json(client.workloads(trial_id, batch_metrics=False))
     yield "master.json", _json(client.info())
-    yield "master_config.json", _json(operation.master_config())
     yield "trial_logs.txt", "".join(line["message"] for line in client.logs(trial_id)).encode()
-    entries = (f"{e['timestamp']} [{e['level']}]: {e['message']}" for e in operation.master_logs())
-    yield "master_logs.txt", "\n".join(entries).encode()
+    try:
+        yield "master_config.json", _json(operation.master_config())
+        entries = list(operation.master_logs())
+    except PermissionDenied:
+        notice("Without the master's log and configuration: only administrators may read those.")
+        return
+    lines = (f"{e['timestamp']} [{e['level']}]: {e['message']}" for e in entries)
+    yield "master_logs.txt", "\n".join(lines).encode()
 
 
 def _json(document: object) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from master.core.actor import Actor
 from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
@@ -44,8 +45,9 @@ class UserSettings:
             UserSetting(key=row.key, storage_path=row.storage_path, value=row.value) for row in rows
         ]
 
-    async def put(self, user_id: int, settings: Sequence[UserSetting]) -> None:
-        """Others stay as they are. Raises InvalidArgument."""
+    async def put(self, settings: Sequence[UserSetting], *, by: Actor) -> None:
+        """Of `by`; others stay as they are. Raises InvalidArgument."""
+        user_id = by.user_id
         for number, one in enumerate(settings):
             _check(f"settings.{number}", one)
 
@@ -64,12 +66,12 @@ class UserSettings:
 
         await self._mailbox.run(put)
 
-    async def reset(self, user_id: int) -> None:
-        """Delete all of them."""
+    async def reset(self, *, by: Actor) -> None:
+        """Delete all of `by`."""
 
         async def reset() -> None:
             unit = UnitOfWork()
-            unit.delete(_S, {"user_id": user_id})
+            unit.delete(_S, {"user_id": by.user_id})
             await self._store.commit(unit)
 
         await self._mailbox.run(reset)

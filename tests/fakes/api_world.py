@@ -72,7 +72,7 @@ from windlass.base.ids import Ids
 from windlass.install.wheels import Wheel
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-PASSWORD = "correct horse"
+PASSWORD = "Correct-horse-1"
 BOOT = BootSettings(startup_script="echo of-the-pool\n", agent={"label": "cloud", "agent_id": "x"})
 WHEEL = Wheel("one-1-py3-none-any.whl", b"not really one")
 """Of admin and determined."""

@@ -54,6 +54,8 @@ class Populated:
     workspace: int = 0
     project: int = 0
     """Of the experiment; in that workspace."""
+    access_token: int = 0
+    session: int = 0
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -70,6 +72,8 @@ class Populated:
             "task_id": self.run.task_id,
             "agent_id": "node-1",
             "token_id": "none",
+            "access_token_id": self.access_token,
+            "session_id": self.session,
             "bake_id": "none",
             "slot_id": 0,
             "job_id": self.job,
@@ -157,6 +161,8 @@ async def populated_world(
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
         await world.add_agent()
         owner = await world.login("determined")
+        sessions = await world.ok("GET", "/api/v1/windlass/users/2/sessions")
+        access_token = await world.ok("POST", "/api/v1/tokens", {"description": "ci"})
         made = await world.ok("POST", "/api/v1/workspaces", {"name": "mine"})
         workspace = made["workspace"]["id"]
         body = {"name": "mine", "key": "note"}
@@ -210,4 +216,6 @@ async def populated_world(
             workspace=workspace,
             project=project,
             unmanaged=unmanaged,
+            access_token=access_token["tokenId"],
+            session=sessions["sessions"][0]["id"],
         )

@@ -47,14 +47,14 @@ class UserActionsReply(TypedDict):
     results: list[UserActionResult]
 
 
-class Setting(TypedDict):
+class UserWebSetting(TypedDict):
     key: str
     storagePath: str
     value: str | None
 
 
 class SettingsReply(TypedDict):
-    settings: list[Setting]
+    settings: list[UserWebSetting]
 
 
 class RecentProjectsReply(TypedDict):

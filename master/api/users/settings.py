@@ -26,14 +26,14 @@ MOST_RECENT = 100
 """Projects of one answer."""
 
 
-class Setting(Body):
+class SettingFields(Body):
     key: Text
     storage_path: Text = ""
     value: Text | None = None
 
 
 class PostSettings(Body):
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[SettingFields, ...] = ()
 
 
 class PostActivity(Body):
@@ -66,14 +66,14 @@ async def get_settings(by: Caller, api: TheApi) -> Reply[SettingsReply]:
 async def put_settings(body: PostSettings, by: Caller, api: TheApi) -> Reply[Empty]:
     """Those of other keys stay."""
     given = [UserSetting(**one.model_dump()) for one in body.settings]
-    await api.services.user_settings.put(by.user_id, given)
+    await api.services.user_settings.put(given, by=by)
     return reply()
 
 
 @router.post("/users/setting/reset")
 @permit(Action.USE_SETTINGS, OWN)
 async def reset_settings(by: Caller, api: TheApi) -> Reply[Empty]:
-    await api.services.user_settings.reset(by.user_id)
+    await api.services.user_settings.reset(by=by)
     return reply()
 
 

@@ -78,12 +78,12 @@ async def create(body: PostToken, by: Caller, api: TheApi) -> Reply[NewAccessTok
     return reply({"token": token, "tokenId": token_id})
 
 
-@router.patch("/{token_id}")
-@permit(Action.UPDATE_TOKEN, access_token("token_id"))
+@router.patch("/{access_token_id}")
+@permit(Action.UPDATE_TOKEN, access_token("access_token_id"))
 async def patch(
-    token_id: RowId, body: PatchToken, by: Caller, api: TheApi
+    access_token_id: RowId, body: PatchToken, by: Caller, api: TheApi
 ) -> Reply[AccessTokenReply]:
     await api.services.auth.access_tokens.edit(
-        token_id, description=body.description, revoke=body.set_revoked, by=by
+        access_token_id, description=body.description, revoke=body.set_revoked, by=by
     )
-    return reply({"tokenInfo": wire.token_info(await api.reads.logins.token(token_id))})
+    return reply({"tokenInfo": wire.token_info(await api.reads.logins.token(access_token_id))})

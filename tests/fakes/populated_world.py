@@ -56,6 +56,7 @@ class Populated:
     """Of the experiment; in that workspace."""
     access_token: int = 0
     session: int = 0
+    """Another one than that of the token."""
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -160,8 +161,9 @@ async def populated_world(
         other = {"user": {"username": "other", "active": True}, "password": PASSWORD}
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
         await world.add_agent()
-        owner = await world.login("determined")
+        await world.login("determined")
         sessions = await world.ok("GET", "/api/v1/windlass/users/2/sessions")
+        owner = await world.login("determined")
         access_token = await world.ok("POST", "/api/v1/tokens", {"description": "ci"})
         made = await world.ok("POST", "/api/v1/workspaces", {"name": "mine"})
         workspace = made["workspace"]["id"]

@@ -5,7 +5,7 @@ Those that are valid are in memory, as sessions are; lists are read from the dat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -162,15 +162,14 @@ class AccessTokens:
 
         await self._mailbox.run(edit)
 
-    def of_user(self, user_id: int) -> Sequence[str]:
-        """Hashes of the valid ones."""
-        return [hashed for hashed, one in self._live.items() if one.user_id == user_id]
-
-    def revoke_all(self, unit: UnitOfWork, user_ids: Iterable[int]) -> None:
-        """Adds that to the unit; `forget` comes after its commit."""
-        for user_id in user_ids:
-            if self.of_user(user_id):
-                unit.execute(_revoke(_T.user_id == user_id, now=self._clock.now()))
+    def revoke_all(self, unit: UnitOfWork, user_ids: Collection[int]) -> Sequence[str]:
+        """Adds that to the unit. What `forget` takes once it is committed."""
+        theirs = {
+            hashed: one.user_id for hashed, one in self._live.items() if one.user_id in user_ids
+        }
+        for user_id in sorted(set(theirs.values())):
+            unit.execute(_revoke(_T.user_id == user_id, now=self._clock.now()))
+        return tuple(theirs)
 
     def forget(self, hashes: Iterable[str]) -> None:
         """They are revoked."""

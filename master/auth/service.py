@@ -427,10 +427,9 @@ class AuthService:
         self, users: Sequence[User], by: Actor, *, keep: int | None = None
     ) -> Sequence[User]:
         """One commit, in which logins end that these users may not keep."""
-        unit, now = UnitOfWork(), self._clock.now()
+        unit, now, session = UnitOfWork(), self._clock.now(), tables.UserSession
         after: list[User] = []
         ended: list[str] = []
-        left: list[int] = []
         said: list[tuple[str, list[str]]] = []
         for user in users:
             before = self.user(user.id)
@@ -439,20 +438,19 @@ class AuthService:
                 after.append(before)
                 continue
             after.append(replace(user, modified_at=now))
+            said.append((before.username, sorted(changes)))
             values = row_of({**changes, "modified_at": now})
             unit.update(tables.User, {"id": user.id}, values, expect=1)
             is_out = not user.active or user.remote
+            kept = None if is_out else keep
             if is_out or "password_hash" in changes:
-                kept = None if is_out else keep
-                ended += self._sessions.of_user(user.id, but=kept)
-                session = tables.UserSession
-                unit.execute(
-                    delete(session).where(session.user_id == user.id, session.id != (kept or 0))
-                )
-            if not user.active:
-                left.append(user.id)
-            said.append((before.username, sorted(changes)))
-        self.access_tokens.revoke_all(unit, left)
+                hashes = self._sessions.of_user(user.id, but=kept)
+                ended += hashes
+                others = (session.user_id == user.id, session.id != (kept or 0))
+                if hashes:
+                    unit.execute(delete(session).where(*others))
+        left = {user.id for user in users if not user.active}
+        revoked = self.access_tokens.revoke_all(unit, left) if left else ()
         if unit:
             await self._store.commit(unit)
         for user in after:
@@ -460,9 +458,7 @@ class AuthService:
         for name, changed in said:
             log.info("user changed", user=name, changed=changed, by=str(by))
         self._forget(ended)
-        self.access_tokens.forget(
-            hashed for id_ in left for hashed in self.access_tokens.of_user(id_)
-        )
+        self.access_tokens.forget(revoked)
         return after
 
     def _principal(

@@ -221,7 +221,7 @@ FULL: dict[str, dict[str, Any]] = {
     },
     "POST /api/v1/users": {
         "user": {"username": "u", "displayName": "d", "admin": False, "active": True},
-        "password": "long enough to be one",
+        "password": "Long-enough-1",
         "isHashed": False,
     },
     "PATCH /api/v1/users/{user_id}": {"displayName": "d", "admin": False, "active": True},

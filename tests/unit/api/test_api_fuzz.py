@@ -55,7 +55,6 @@ NEVER_GRANTED = {
     "unmanaged_patch_trial": "no generated id is that of an unmanaged trial",
     "unmanaged_get_trial": "no generated id is that of an unmanaged trial",
     "users_create": "no generated password is strong enough",
-    "users_set_password": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",
     "agents_leave": "no generated credential is right",
@@ -80,8 +79,8 @@ NEVER_GRANTED = {
 }
 """Operations of which no generated request succeeds, and why."""
 
-SELDOM_GRANTED = {"experiments_create"}
-"""Only those with a template, and the master may need longer for one than is waited."""
+SELDOM_GRANTED = {"experiments_create", "users_set_password"}
+"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough."""
 KINDS = {
     "allocationId": "allocation",
     "agentId": "agent",

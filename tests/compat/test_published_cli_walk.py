@@ -65,9 +65,9 @@ Enterprise Edition | rbac describe-role Viewer
 Enterprise Edition | rbac list-groups-roles g
 Enterprise Edition | rbac list-users-roles someone
 Enterprise Edition | rbac unassign-role Viewer -u someone
-Enterprise Edition | oauth client list
-Enterprise Edition | oauth client add n d
-Enterprise Edition | oauth client remove x
+are not part of Windlass | oauth client list
+are not part of Windlass | oauth client add n d
+are not part of Windlass | oauth client remove x
 ok | master info
 ok | master logs
 ok | master config show

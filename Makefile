@@ -94,7 +94,13 @@ wheel: docs-site ## Build the wheel, with the pages, into dist/
 .PHONY: bench
 bench: $(STAMPS)/dev ## Measure against the budgets of the design
 	$(BIN)/python -m benchmarks.calibration
-	for script in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py); echo; done
+	missed=""
+	for script in benchmarks/bench_*.py; do
+	  name=$$(basename $$script .py)
+	  $(BIN)/python -m benchmarks.$$name || missed="$$missed $$name"
+	  echo
+	done
+	test -z "$$missed" || { echo "failed, or missed a budget:$$missed" >&2; exit 1; }
 
 .PHONY: lock
 lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files

@@ -1,86 +1,41 @@
-"""What a person waits for who looks: 10,000 experiments listed, one of 2,000 trials described, 10,000 users listed.
+"""What a person waits for who looks: 10,000 experiments listed, one of 2,000 trials described, both by `det`.
 
     python -m benchmarks.bench_lists
 
-A real master on SQLite, asked by `det`; each command a process of its own, from its start to its end. The budget is one
-second for each. The peer is the same command where there is one experiment with one trial, and one user more than the
-first two.
+A real master on SQLite; each command a process of its own, from its start to its end, of a user who has logged in. The
+budget is one second for each. The peer is the same command where there is one experiment with one trial. On a machine
+with other work the CPU seconds of command and master say more than what the clock does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import psutil
 
 from benchmarks.arguments import arguments, exit_code, sized
 from benchmarks.calibration import print_calibration
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from tests.fakes.stored_rows import NOW, experiment, trial
 from tests.real_cluster import RealCluster
 from windlass.base.clock import ManualClock
 
 EXPERIMENTS, TRIALS, USERS = sized((10_000, 2_000, 10_000), (20, 10, 20))
-NOW = datetime(2026, 11, 1, tzinfo=UTC)
 BUDGET_S = 1.0
 AT_ONCE = 500
 OF_USERS = 10
 """Id of the first one: there are others already."""
 ROUNDS = sized(5, 1)
-
-
-def experiment(id_: int) -> dict[str, Any]:
-    config = {
-        "name": f"experiment {id_}",
-        "entrypoint": "python3 train.py",
-        "searcher": {"name": "random", "metric": "loss", "max_trials": TRIALS},
-        "hyperparameters": {
-            f"h{n}": {"type": "double", "minval": 0, "maxval": 1} for n in range(10)
-        },
-        "resources": {"resource_pool": "default", "slots_per_trial": 1},
-        "rest": {f"option-{n}": "x" * 40 for n in range(60)},
-    }
-    return {
-        "id": id_,
-        "job_id": f"job-{id_}",
-        "owner_id": 2,
-        "project_id": 1,
-        "state": "COMPLETED",
-        "name": f"experiment {id_}",
-        "labels": [],
-        "config": config,
-        "model_files": [],
-        "created_at": NOW,
-        "ended_at": NOW,
-    }
-
-
-def trial(id_: int) -> dict[str, Any]:
-    stats = {"type": "number", "count": 9, "sum": 4.5, "mean": 0.5, "max": 1, "min": 0, "last": 0.5}
-    return {
-        "id": id_,
-        "experiment_id": 1,
-        "request_id": f"r{id_}",
-        "task_id": f"t{id_}",
-        "state": "COMPLETED",
-        "hparams": {f"h{n}": id_ / TRIALS for n in range(10)},
-        "seed": id_,
-        "avoids": [],
-        "searcher_metric": id_ / TRIALS,
-        "summary_metrics": {"validation_metrics": {f"m{n}": stats for n in range(10)}},
-        "metric_groups": {},
-        "created_at": NOW,
-        "ended_at": NOW,
-    }
 
 
 def user(id_: int) -> dict[str, Any]:
@@ -115,27 +70,40 @@ async def fill(file: Path, experiments: int, trials: int, users: int) -> None:
         await store.close()
 
 
-def waits(cluster: RealCluster, words: tuple[str, ...]) -> tuple[float, int]:
-    """Seconds, and the lines that it printed."""
-    home = {"HOME": str(cluster.folder), "DET_MASTER": cluster.url, **cluster.login_as()}
-    took, lines = [], 0
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("det")), *words],
-            env={**os.environ, **home},
-            check=True,
-            stdout=subprocess.PIPE,
-        )
-        took.append(time.perf_counter() - begun)
-        lines = done.stdout.count(b"\n")
-    return statistics.median(took), lines
+class Took(NamedTuple):
+    """One command. Times in seconds: by the clock, and of CPU."""
+
+    clock: float
+    det: float
+    master: float
+    lines: int
+
+
+def run(cluster: RealCluster, words: tuple[str, ...], env: dict[str, str]) -> Took:
+    master = psutil.Process(cluster.master_pid)
+    before, before_master, begun = os.times(), master.cpu_times(), time.perf_counter()
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("det")), *words],
+        env={**os.environ, **env},
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    clock, after, after_master = time.perf_counter() - begun, os.times(), master.cpu_times()
+    return Took(
+        clock=clock,
+        det=after.children_user
+        + after.children_system
+        - before.children_user
+        - before.children_system,
+        master=after_master.user + after_master.system - before_master.user - before_master.system,
+        lines=done.stdout.count(b"\n"),
+    )
 
 
 COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"), ("user", "list"))
 
 
-def measure(experiments: int, trials: int, users: int) -> dict[tuple[str, ...], tuple[float, int]]:
+def measure(experiments: int, trials: int, users: int) -> dict[tuple[str, ...], Took]:
     pools = {"resource_pools": [{"pool_name": "default"}]}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -144,20 +112,29 @@ def measure(experiments: int, trials: int, users: int) -> dict[tuple[str, ...], 
         cluster.stop_master()
         asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials, users))
         cluster.start_master()
-        return {words: waits(cluster, words) for words in COMMANDS}
+        env = {
+            "HOME": str(cluster.folder),
+            "DET_MASTER": cluster.url,
+            "DET_USER": "determined",
+            "DET_USER_TOKEN": str(cluster.client.session.token),
+        }
+        return {
+            words: min((run(cluster, words, env) for _ in range(ROUNDS)), key=lambda t: t.clock)
+            for words in COMMANDS
+        }
 
 
 def main() -> int:
     arguments(__doc__).parse_args()
     print_calibration()
     few, many = measure(1, 1, 1), measure(EXPERIMENTS, TRIALS, USERS)
-    print(
-        f"{EXPERIMENTS} experiments, one of {TRIALS} trials; {USERS} users; budget {BUDGET_S} s for a command"
-    )
-    for words, (took, lines) in many.items():
-        ratio = took / few[words][0]
-        print(f"  det {' '.join(words):26} {took:6.2f} s, {lines} lines; {ratio:.1f} x one of one")
-    return exit_code(max(took for took, _ in many.values()) <= BUDGET_S)
+    print(f"{EXPERIMENTS} experiments, one of {TRIALS} trials; budget {BUDGET_S} s for a command")
+    for words, took in many.items():
+        print(
+            f"  det {' '.join(words):24} {took.clock:6.2f} s; CPU: det {took.det:.2f} s, master {took.master:.2f} s; "
+            f"{took.lines} lines; {took.clock / few[words].clock:.1f} x one of one"
+        )
+    return exit_code(max(took.clock for took in many.values()) <= BUDGET_S)
 
 
 if __name__ == "__main__":

@@ -143,14 +143,14 @@ async def measure(live: int, steady_s: float, cores: tuple[int, int] | None) -> 
 
 
 async def _phases(row: Row, master: MasterProcess, load: Load, steady_s: float) -> None:
-    admin = await _login(load)
-    agents, token = -(-row.live // SLOTS), await _join_token(load, admin)
+    admin = await login(load)
+    agents, token = -(-row.live // SLOTS), await join_token(load, admin)
     for number in range(agents):
         load.spawn(Agent(load, f"agent-{number:04}", slots=SLOTS, token=token).run())
     if not await load.until(lambda: load.connected == agents, LIMIT_S):
         return
     begun = time.perf_counter()
-    experiment = await _submit(load, admin, row.live)
+    experiment = await submit(load, admin, row.live)
     reached = await load.until(lambda: len(load.figures.started) >= row.live, LIMIT_S)
     if not reached:
         return
@@ -175,11 +175,11 @@ async def _steady(
         load.spawn(load.person(admin, lists))
     await asyncio.sleep(sized(10.0, 1.0))  # every trial has reported, and everybody has read
     process = psutil.Process(master.process.pid)
-    before, begun = _cpu_s(process), time.perf_counter()
+    before, begun = cpu_s(process), time.perf_counter()
     load.figures.measuring = True
     await asyncio.sleep(steady_s)
     load.figures.measuring = False
-    seconds, cpu = time.perf_counter() - begun, _cpu_s(process) - before
+    seconds, cpu = time.perf_counter() - begun, cpu_s(process) - before
     reports, reads = sorted(load.figures.reports), sorted(load.figures.reads)
     row.failures = load.figures.failures
     row.master_busy = cpu / seconds
@@ -211,17 +211,17 @@ async def _kill_all(row: Row, load: Load, admin: str, experiment: int) -> None:
         row.kill_told_s = load.figures.killed[running - 1] - begun
 
 
-async def _login(load: Load) -> str:
+async def login(load: Load) -> str:
     body = {"username": "admin", "password": PASSWORD, "isHashed": False}
     return str((await _ask(load, "POST", "/api/v1/auth/login", "", body))["token"])
 
 
-async def _join_token(load: Load, admin: str) -> str:
+async def join_token(load: Load, admin: str) -> str:
     body = {"pool": "default", "anyNumber": True}
     return str((await _ask(load, "POST", "/api/v1/windlass/join-tokens", admin, body))["token"])
 
 
-async def _submit(load: Load, token: str, live: int) -> int:
+async def submit(load: Load, token: str, live: int) -> int:
     trials = live * 5 // 4
     config = {
         "name": "scale",
@@ -255,7 +255,7 @@ async def _ask(
     return dict(orjson.loads(answer))
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 

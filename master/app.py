@@ -30,6 +30,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, ResolvedPool
+from master.config_policies.service import ConfigPolicyService
 from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
@@ -39,6 +40,7 @@ from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.pool_bindings.service import PoolBindingService
 from master.prices.live import LivePrices
 from master.prices.refresh import PriceRefresh
 from master.recovery.background_check import BackgroundCheck
@@ -313,8 +315,17 @@ class Master:
             tasks=plane.tasks,
             generic=plane.generic,
             templates=TemplateService(self._store, options.clock),
+            config_policies=ConfigPolicyService(self._store, options.clock),
+            pool_bindings=PoolBindingService(
+                self._store,
+                plane.rules.pool_bindings,
+                defaults=(options.config.default_compute_pool, options.config.default_aux_pool),
+            ),
+            rules=plane.rules,
             workspaces=plane.workspaces,
             projects=plane.projects,
+            models=plane.models,
+            versions=plane.versions,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,

@@ -18,6 +18,7 @@ from master.api.checkpoints import routes as checkpoints
 from master.api.cluster import description, monitoring, own_log, usage
 from master.api.cluster import message as cluster_message
 from master.api.cluster import routes as cluster
+from master.api.config_policies import routes as config_policies
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
@@ -34,8 +35,11 @@ from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
+from master.api.models import routes as models
+from master.api.models import versions as model_versions
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
+from master.api.resource_pools import bindings as pool_bindings
 from master.api.resource_pools import routes as resource_pools
 from master.api.route_table import RouteTable
 from master.api.services import ApiContext, Services, make_api
@@ -107,6 +111,10 @@ ROUTES: Sequence[BaseRoute] = (
     *workspaces.router.routes,
     *projects.router.routes,
     *templates.router.routes,
+    *config_policies.router.routes,
+    *pool_bindings.router.routes,
+    *models.router.routes,
+    *model_versions.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,

@@ -153,6 +153,20 @@ def new_template(parameter: str) -> PermitScope:
     return PermitScope(f"template {{{parameter}}}", find)
 
 
+def model(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.model_target(api, path[parameter])
+
+    return PermitScope(f"model {{{parameter}}}", find)
+
+
+def model_version(name: str, number: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.version_target(api, path[name], _row_id(path, number), by)
+
+    return PermitScope(f"version {{{number}}} of model {{{name}}}", find)
+
+
 def workspace(parameter: str) -> PermitScope:
     async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.workspace_target(api, _row_id(path, parameter))

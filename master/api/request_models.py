@@ -32,6 +32,9 @@ MAX_ID = 2**31 - 1
 MAX_DEPTH = 64
 """Nesting of free JSON (metrics, metadata): what is stored must be readable again."""
 
+MAX_TEXT = 65_536
+"""Characters of a description or a note, which lists show."""
+
 RowId: TypeAlias = Annotated[int, Path(ge=0, le=MAX_ID)]
 
 
@@ -112,6 +115,7 @@ def _no_nul(value: str) -> str:
 
 
 Text: TypeAlias = Annotated[str, AfterValidator(_no_nul)]
+LongText: TypeAlias = Annotated[Text, Field(max_length=MAX_TEXT)]
 FreeObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_plain)]
 """A JSON object of the user's own making."""
 Time: TypeAlias = Annotated[datetime, AfterValidator(_aware)]

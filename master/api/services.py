@@ -24,6 +24,7 @@ from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig
+from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
@@ -43,6 +44,10 @@ from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.models.queries import ModelQueries
+from master.models.service import ModelService
+from master.models.versions import VersionService
+from master.pool_bindings.service import PoolBindingService
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.tasks.generic import GenericTasks
@@ -51,6 +56,7 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.templates.queries import TemplateQueries
 from master.templates.service import TemplateService
+from master.workspace_rules import WorkspaceRules
 from master.workspaces.projects import ProjectService
 from master.workspaces.queries import WorkspaceQueries
 from master.workspaces.service import WorkspaceService
@@ -196,8 +202,14 @@ class Services:
     tasks: InteractiveService
     generic: GenericTasks
     templates: TemplateService
+    config_policies: ConfigPolicyService
+    pool_bindings: PoolBindingService
+    rules: WorkspaceRules
     workspaces: WorkspaceService
     projects: ProjectService
+    models: ModelService
+    versions: VersionService
+    """Of models."""
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService
@@ -258,6 +270,7 @@ class Reads:
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
         self.logins = LoginQueries(store)
+        self.models = ModelQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,22 @@ def of_template(row: tables.Template) -> Target:
     )
 
 
+async def model_target(api: ApiContext, identifier: str) -> Target:
+    return of_model((await api.reads.models.model(identifier, EVERYTHING)).model)
+
+
+async def version_target(api: ApiContext, identifier: str, number: int, by: Principal) -> Target:
+    """It belongs to the owner of its model, too."""
+    model = (await api.reads.models.model(identifier, EVERYTHING)).model
+    version = (await api.reads.models.version(model, number)).version
+    owner = by.user_id if model.owner_id == by.user_id else version.owner_id
+    return replace(of_model(model), kind=f"version {number} of model", owner_id=owner)
+
+
+def of_model(row: tables.Model) -> Target:
+    return Target(kind="model", id=row.name, owner_id=row.owner_id, workspace_id=row.workspace_id)
+
+
 async def workspace_target(api: ApiContext, workspace_id: int) -> Target:
     row = (await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace
     return Target(kind="workspace", id=row.id, owner_id=row.user_id, workspace_id=row.id)

@@ -57,6 +57,17 @@ class Action(StrEnum):
     UPDATE_TEMPLATE = "update template"
     """Its configuration or its name."""
     DELETE_TEMPLATE = "delete template"
+    VIEW_CONFIG_POLICIES = "view config policies"
+    UPDATE_CONFIG_POLICIES = "update config policies"
+    """Of a workspace."""
+    ADMINISTRATE_CONFIG_POLICIES = "administrate config policies"
+    """Of the cluster."""
+    VIEW_MODELS = "view models"
+    CREATE_MODEL = "create model"
+    UPDATE_MODEL = "update model"
+    """Or register a version of it."""
+    DELETE_MODEL = "delete model"
+    """Or a version of it."""
     UPDATE_AGENTS = "update agents"
     UPDATE_USER = "update user"
     ADMINISTRATE_USERS = "administrate users"
@@ -153,6 +164,13 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.CREATE_TEMPLATE: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.DELETE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.VIEW_CONFIG_POLICIES: _READ,
+    Action.UPDATE_CONFIG_POLICIES: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.ADMINISTRATE_CONFIG_POLICIES: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.VIEW_MODELS: _READ,
+    Action.CREATE_MODEL: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.UPDATE_MODEL: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
+    Action.DELETE_MODEL: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),

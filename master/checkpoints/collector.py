@@ -148,7 +148,7 @@ class GarbageCollector:
     async def _carry_out(self, row: tables.CheckpointGc) -> None:
         problems: list[str] = []
         begun = False
-        for deletion in await self._planner.plan(row):
+        for deletion in await self._planner.queue.run(lambda: self._planner.plan(row)):
             if not begun:
                 begun = await self._begin(row)
             problems += await self._delete(row, deletion)

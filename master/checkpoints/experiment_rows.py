@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, SQLColumnExpression, delete, select
 
 from master.store import tables
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
+from master.store.unit_of_work import Table, UnitOfWork
 
-METRICS_AT_ONCE = 2_000
+ROWS_AT_ONCE = 2_000
 TRIALS_AT_ONCE = 100
 
-_T, _K, _A, _X, _M, _C, _N = (
+_T, _K, _A, _X, _M, _C, _N, _S, _F = (
     tables.Trial,
     tables.Task,
     tables.Allocation,
@@ -22,6 +22,8 @@ _T, _K, _A, _X, _M, _C, _N = (
     tables.Metric,
     tables.Checkpoint,
     tables.Command,
+    tables.SearcherEvent,
+    tables.TrialSource,
 )
 
 
@@ -46,13 +48,10 @@ class ExperimentRows:
             await self._remove_trials(trials)
         tasks = await self._store.read(select(_K.id).where(_K.experiment_id == experiment_id))
         await self._logs.delete(tasks)
+        await self._remove_checkpoints(_C.experiment_id == experiment_id)
+        await self._remove_search(experiment_id)
         uow = _of_tasks(tasks)
-        for table in (
-            tables.Checkpoint,
-            tables.SearcherEvent,
-            tables.SearcherSnapshot,
-            tables.CheckpointGc,
-        ):
+        for table in (tables.SearcherSnapshot, tables.CheckpointGc):
             uow.delete(table, {"experiment_id": experiment_id})
         uow.delete(tables.Experiment, {"id": experiment_id})
         await self._store.commit(uow)
@@ -63,18 +62,45 @@ class ExperimentRows:
         await self._store.commit(_of_tasks(task_ids))
 
     async def _remove_trials(self, trials: Sequence[int]) -> None:
-        while metrics := await self._store.read(
-            select(_M.id).where(_M.trial_id.in_(trials)).limit(METRICS_AT_ONCE)
-        ):
-            uow = UnitOfWork()
-            uow.execute(delete(_M).where(_M.id.in_(metrics)))
-            await self._store.commit(uow)
+        await self._remove_some(_M, _M.id, _M.trial_id.in_(trials))
+        await self._remove_sources(_F.trial_id.in_(trials))
+        await self._remove_checkpoints(_C.trial_id.in_(trials))
         tasks = await self._store.read(select(_K.id).where(_K.trial_id.in_(trials)))
         await self._logs.delete(tasks)
         uow = _of_tasks(tasks)
-        uow.execute(delete(_C).where(_C.trial_id.in_(trials)))
         uow.execute(delete(_T).where(_T.id.in_(trials)))
         await self._store.commit(uow)
+
+    async def _remove_checkpoints(self, of: ColumnElement[bool]) -> None:
+        await self._remove_sources(_F.checkpoint_uuid.in_(select(_C.uuid).where(of)))
+        await self._remove_some(_C, _C.uuid, of)
+
+    async def _remove_sources(self, of: ColumnElement[bool]) -> None:
+        """Which trials began from which checkpoints."""
+        uow = UnitOfWork()
+        uow.execute(delete(_F).where(of))
+        await self._store.commit(uow)
+
+    async def _remove_search(self, experiment_id: int) -> None:
+        """Its newest events first: what is left of them can be replayed."""
+        while found := await self._store.read(
+            select(_S.seq)
+            .where(_S.experiment_id == experiment_id)
+            .order_by(_S.seq.desc())
+            .limit(ROWS_AT_ONCE)
+        ):
+            uow = UnitOfWork()
+            uow.execute(delete(_S).where(_S.experiment_id == experiment_id, _S.seq >= found[-1]))
+            await self._store.commit(uow)
+
+    async def _remove_some(
+        self, table: Table, key: SQLColumnExpression[Any], of: ColumnElement[bool]
+    ) -> None:
+        """`key`: the table's primary key."""
+        while found := await self._store.read(select(key).where(of).limit(ROWS_AT_ONCE)):
+            uow = UnitOfWork()
+            uow.execute(delete(table).where(key.in_(found)))
+            await self._store.commit(uow)
 
 
 def _of_tasks(tasks: Sequence[str]) -> UnitOfWork:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,16 +15,19 @@ from master.experiments.lifecycle.state import TERMINAL
 from master.experiments.queries.metrics import AT_ONCE
 from master.experiments.reports.metrics import VALIDATION, number
 from master.store import tables
+from master.store.mailbox import SerialQueue
 from master.store.store import Store
-from windlass.base.errors import NotFound
+from windlass.base.errors import InvalidState, NotFound
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
-_C, _T, _M, _E, _B = (
+_C, _T, _M, _E, _B, _V, _G = (
     tables.Checkpoint,
     tables.Trial,
     tables.Metric,
     tables.Experiment,
     tables.StorageBackend,
+    tables.ModelVersion,
+    tables.CheckpointGc,
 )
 STORED = ("COMPLETED", "PARTIALLY_DELETED")
 """States of checkpoints that have files, and are not being written."""
@@ -61,6 +64,17 @@ class _Stored(NamedTuple):
     storage: JsonObject | None
 
 
+class Registered(NamedTuple):
+    """A checkpoint in the model registry."""
+
+    uuid: str
+    model: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.uuid} (version {self.version} of model {self.model!r})"
+
+
 class _Needed(NamedTuple):
     uuid: str | None
     trial_id: int
@@ -77,8 +91,27 @@ def keep_counts(storage: JsonMapping) -> KeepCounts:
 
 class Planner:
     def __init__(self, store: Store, cluster_id: str) -> None:
+        self.queue = SerialQueue("checkpoints")
+        """What is to be deleted and what is to be kept is said, and planned, one after the other."""
         self._store = store
         self._cluster_id = cluster_id
+
+    async def keep(
+        self, experiment_id: int | None, uuid: str, commit: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Commit what needs this checkpoint. Raises InvalidState for one that is about to be deleted."""
+
+        async def turn() -> None:
+            if experiment_id is not None and await self._is_to_go(experiment_id, uuid):
+                raise InvalidState(f"checkpoint {uuid} is being deleted")
+            await commit()
+
+        await self.queue.run(turn)
+
+    async def _is_to_go(self, experiment_id: int, uuid: str) -> bool:
+        asked = await self._store.read(select(_G).where(_G.experiment_id == experiment_id))
+        deletions = [deletion for row in asked for deletion in await self.plan(row)]
+        return any(uuid in deletion.checkpoints for deletion in deletions)
 
     async def plan(self, asked: tables.CheckpointGc) -> list[Deletion]:
         """Nothing, if all is done already. Raises NotFound for an experiment that is gone."""
@@ -132,9 +165,24 @@ class Planner:
                 found.update((row.uuid, row.trial_id) for row in rows if row.uuid is not None)
         return found
 
+    async def registered(self, uuids: Sequence[str]) -> list[Registered]:
+        """Of these the ones in the model registry."""
+        model = tables.Model
+        found: list[Registered] = []
+        for start in range(0, len(uuids), AT_ONCE):
+            found += await self._store.read(
+                select(_V.checkpoint_uuid, model.name, _V.version)
+                .join(model, model.id == _V.model_id)
+                .where(_V.checkpoint_uuid.in_(uuids[start : start + AT_ONCE]))
+                .order_by(_V.id),
+                Registered,
+            )
+        return found
+
     async def _pinned(self, experiment_id: int, uuids: Sequence[str]) -> Collection[str]:
-        """Also those that any trial was once started from."""
+        """Also those that any trial was once started from, and those in the model registry."""
         pinned = set(await self.needed(uuids))
+        pinned.update(version.uuid for version in await self.registered(uuids))
         for start in range(0, len(uuids), AT_ONCE):
             some = uuids[start : start + AT_ONCE]
             started = _T.warm_start_checkpoint

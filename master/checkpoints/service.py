@@ -59,14 +59,14 @@ class CheckpointService:
 
     async def delete(self, uuids: Sequence[str], *, by: Actor) -> list[str]:
         """All files of these, soon. Raises NotFound, and InvalidState for one that is written or needed: then none."""
-        return await self._delete_files(uuids, EVERYTHING, by)
+        return await self._planner.queue.run(lambda: self._delete_files(uuids, EVERYTHING, by))
 
     async def remove_files(
         self, uuids: Sequence[str], globs: Sequence[str], *, by: Actor
     ) -> list[str]:
         """What the globs name, soon. Without globs only the lists of files are read again. Raises InvalidArgument."""
         matching((), globs)
-        return await self._delete_files(uuids, tuple(globs), by)
+        return await self._planner.queue.run(lambda: self._delete_files(uuids, tuple(globs), by))
 
     async def _delete_files(
         self, uuids: Sequence[str], globs: tuple[str, ...], by: Actor
@@ -76,6 +76,7 @@ class CheckpointService:
         if writing:
             raise InvalidState(f"checkpoints are still being written: {_named(writing)}")
         stored = [row for row in rows if row.state != "DELETED"]
+        await self._require_unregistered([row.uuid for row in stored])
         if globs:
             await self._require_unneeded([row.uuid for row in stored])
         of_experiment: dict[int, list[str]] = {}
@@ -99,6 +100,14 @@ class CheckpointService:
         for row in stored:
             log.info("checkpoint to be deleted", checkpoint=row.uuid, globs=globs, by=str(by))
         return tasks
+
+    async def _require_unregistered(self, uuids: Sequence[str]) -> None:
+        registered = await self._planner.registered(uuids)
+        if registered:
+            raise InvalidState(
+                f"checkpoints are in the model registry: {_named([*map(str, registered)])}: "
+                "delete these versions first"
+            )
 
     async def _require_unneeded(self, uuids: Sequence[str]) -> None:
         needed = await self._planner.needed(uuids)
@@ -167,13 +176,18 @@ class CheckpointService:
     async def delete_experiment(self, experiment_id: int, *, by: Actor) -> None:
         """It is DELETING from now on; then its files go, then its rows.
 
-        Raises InvalidState for one that has not ended, and while another one's trial goes on from its checkpoints.
+        Raises InvalidState for one that has not ended, and while another one's trial goes on from its checkpoints or
+        the model registry has one of them.
         """
+        await self._planner.queue.run(lambda: self._delete_experiment(experiment_id, by))
+
+    async def _delete_experiment(self, experiment_id: int, by: Actor) -> None:
         row = await self._require_ended(experiment_id)
         checkpoint = tables.Checkpoint
         uuids = await self._store.read(
             select(checkpoint.uuid).where(checkpoint.experiment_id == experiment_id)
         )
+        await self._require_unregistered(uuids)
         await self._require_unneeded(uuids)
         uow = UnitOfWork()
         where = {"id": experiment_id, "state": row.state}
@@ -237,6 +251,6 @@ def _require_no_deletion(experiment_id: int, phase: Phase) -> None:
         raise InvalidState(f"Experiment {experiment_id} is already being deleted")
 
 
-def _named(uuids: Sequence[str]) -> str:
-    more = len(uuids) - NAMED_AT_MOST
-    return ", ".join(uuids[:NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+def _named(them: Sequence[str]) -> str:
+    more = len(them) - NAMED_AT_MOST
+    return ", ".join(them[:NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

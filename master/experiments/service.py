@@ -16,6 +16,7 @@ from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig
+from master.core.expconf.policies import WorkloadType
 from master.core.expconf.templates import Template
 from master.core.reasons import Reason
 from master.core.searcher.search import Search
@@ -46,6 +47,7 @@ from master.store.contexts import Listing, listing, store_context
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import InvalidState, NotFound
@@ -109,6 +111,7 @@ class ExperimentService:
         clock: Clock,
         ids: Ids,
         sampler: Sampler,
+        rules: WorkspaceRules,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -117,6 +120,7 @@ class ExperimentService:
         self._allocations = allocations
         self._clock = clock
         self._ids = ids
+        self._rules = rules
         self._admission = Admission(
             policy=policy,
             cluster=specs.cluster,
@@ -180,8 +184,9 @@ class ExperimentService:
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None
     ) -> CheckedExperiment:
+        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
-            self._admission.check, text, owner=owner, template=template
+            self._admission.check, text, owner=owner, policies=policies, template=template
         )
         await self._require_usable(checked, owner)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
@@ -189,13 +194,19 @@ class ExperimentService:
     async def _check_again(
         self, document: JsonObject, changes: JsonMapping, owner: TaskOwner
     ) -> CheckedExperiment:
+        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
-            self._admission.check_again, document, owner=owner, changes=changes
+            self._admission.check_again,
+            document,
+            owner=owner,
+            policies=policies,
+            changes=changes,
         )
         await self._require_usable(checked, owner)
         return checked
 
     async def _require_usable(self, checked: CheckedExperiment, owner: TaskOwner) -> None:
+        await self._rules.require_pool(checked.settings.pool, owner.workspace_id)
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))
@@ -260,6 +271,15 @@ class ExperimentService:
         )
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:
+        """Raises InvalidArgument for one that a config policy has come to forbid since it was paused."""
+        live = self.roots.get(experiment_id)
+        if live is not None and live.state.phase is Phase.PAUSED:
+            policies = await self._rules.policies(live.workspace_id, WorkloadType.EXPERIMENT)
+            settings = live.state.settings
+            policies.require(slots=settings.slots_per_trial, max_slots=None, priority=None)
+            policies.require_order(
+                priority=settings.priority, weight=settings.weight, max_slots=settings.max_slots
+            )
         await self._apply(experiment_id, machine.activate, by, "activated")
 
     async def pause(self, experiment_id: int, *, by: Actor) -> None:

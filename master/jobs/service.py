@@ -25,6 +25,7 @@ from master.jobs.queue import QueuedJob, has_places, job_in_queue, jobs_in_queue
 from master.jobs.statistics import QueueStatistics, WaitQueries
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
+from master.workspace_rules import WorkspaceRules
 from rm_backends.views import (
     MOST_ADVANCED_FIRST,
     JobInPool,
@@ -60,12 +61,14 @@ class JobService:
         allocations: Allocations,
         store: Store,
         clock: Clock,
+        rules: WorkspaceRules,
     ) -> None:
         self._sources = tuple(sources)
         self._queues = queues
         self._allocations = allocations
         self._waits = WaitQueries(store)
         self._clock = clock
+        self._rules = rules
         self._mailbox = SerialQueue("job queue")
 
     # What there is
@@ -77,6 +80,10 @@ class JobService:
         facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
         listed = jobs_in_queue(pool, jobs, facts, self._queues.scheduler(pool))
         return [job for job in listed if job.facts.workspace_id in visible]
+
+    def all_facts(self) -> list[JobFacts]:
+        """Of every job that is not over."""
+        return [root.job_facts() for source in self._sources for root in source.job_roots()]
 
     def is_visible(self, job_id: str, visible: Visibility) -> bool:
         """What is over is visible only to one who sees everything."""
@@ -112,7 +119,7 @@ class JobService:
     def find(self, word: str, visible: Visibility) -> JobFacts:
         """A job that is not over, by its id or by how that begins. Raises NotFound, Conflict if several begin so."""
         root = self._look_up(word)
-        several = self._all_facts() if root is None else [root.job_facts()]
+        several = self.all_facts() if root is None else [root.job_facts()]
         found = [
             facts
             for facts in several
@@ -174,8 +181,14 @@ class JobService:
     # What can be changed
 
     async def update(self, job_id: str, change: JobChange, *, by: Actor) -> None:
-        """Raises NotFound, and what `JobRoot.change_job` raises."""
-        await self._mailbox.run(lambda: self._root(job_id).change_job(change, by=by))
+        """Raises NotFound, InvalidArgument for what an administrator forbids, and what `JobRoot.change_job` raises."""
+
+        async def turn() -> None:
+            root = self._root(job_id)
+            await self._require_allowed(root, change)
+            await root.change_job(change, by=by)
+
+        await self._mailbox.run(turn)
         log.info("job changed", job=job_id, change=str(change), by=str(by))
 
     async def move(
@@ -243,13 +256,18 @@ class JobService:
                 f"pool {pool} {order}, which keeps no order of jobs: "
                 "jobs can be moved where the scheduler is priority"
             )
-        jobs = [facts.order.as_job() for facts in self._all_facts() if facts.pool == pool]
+        jobs = [facts.order.as_job() for facts in self.all_facts() if facts.pool == pool]
         place = place_beside(jobs, settings, job_id, move.anchor_id, move.side)
         if place is not None:
+            await self._require_allowed(root, place)
             await root.change_job(place, by=by)
             log.info(
                 "job moved", job=job_id, side=move.side.value, anchor=move.anchor_id, by=str(by)
             )
+
+    async def _require_allowed(self, root: JobRoot, change: JobChange) -> None:
+        facts = root.job_facts()
+        await self._rules.require_change(change, facts.workspace_id, facts.type)
 
     async def _explain_waiting(
         self, id_: str, facts: JobFacts, queued: QueuedJob | None, entry: QueueEntry | None
@@ -304,9 +322,6 @@ class JobService:
     def _jobs(self, pool: str) -> list[JobInPool]:
         """Users' jobs that wait or hold slots in a pool."""
         return [one for one in self._queues.jobs_in(pool) if self._look_up(one.job.id) is not None]
-
-    def _all_facts(self) -> list[JobFacts]:
-        return [root.job_facts() for source in self._sources for root in source.job_roots()]
 
     def _look_up(self, job_id: str) -> JobRoot | None:
         roots = (source.job_root(job_id) for source in self._sources)

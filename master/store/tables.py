@@ -207,6 +207,83 @@ class Template(SQLModel, table=True):
     modified_at: Mapped[datetime] = time_column(nullable=False)
 
 
+class PoolBinding(SQLModel, table=True):
+    """A pool is kept for this workspace, and for others that it is bound to."""
+
+    __tablename__ = "pool_binding"  # pyright: ignore
+
+    pool: Mapped[str] = Field(primary_key=True)
+    workspace_id: Mapped[int] = Field(primary_key=True, foreign_key="workspace.id", index=True)
+
+
+class ConfigPolicy(SQLModel, table=True):
+    """What an administrator fixes for the work of one kind, in the cluster or in one workspace."""
+
+    id: Mapped[int] = Field(primary_key=True)
+    workspace_id: Mapped[int | None] = Field(default=None, foreign_key="workspace.id", index=True)
+    """None: the whole cluster's."""
+    workload: Mapped[str]
+    document: Mapped[JsonObject] = json_column()
+    """As it was written."""
+    changed_by: Mapped[int] = Field(foreign_key="user.id")
+    changed_at: Mapped[datetime] = time_column(nullable=False)
+
+
+class Model(SQLModel, table=True):
+    """Of the model registry."""
+
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = Field(primary_key=True)
+    name: Mapped[str]
+    workspace_id: Mapped[int] = Field(foreign_key="workspace.id", index=True)
+    owner_id: Mapped[int] = Field(foreign_key="user.id")
+    description: Mapped[str] = Field(default="")
+    notes: Mapped[str] = Field(default="")
+    labels: Mapped[list[str]] = json_column()
+    meta: Mapped[JsonObject] = json_column()
+    archived: Mapped[bool] = Field(default=False)
+    last_version: Mapped[int] = Field(default=0)
+    """The number that was given last: none is given twice."""
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    modified_at: Mapped[datetime] = time_column(nullable=False)
+    """Changes with its versions, too."""
+
+
+class ModelVersion(SQLModel, table=True):
+    """A checkpoint in the registry. Its row stays as long as this one: its files are not deleted."""
+
+    __tablename__ = "model_version"  # pyright: ignore
+    __table_args__ = (UniqueConstraint("model_id", "version"),)
+
+    id: Mapped[int] = Field(primary_key=True)
+    model_id: Mapped[int] = Field(foreign_key="model.id")
+    version: Mapped[int]
+    checkpoint_uuid: Mapped[str] = Field(foreign_key="checkpoint.uuid", index=True)
+    owner_id: Mapped[int] = Field(foreign_key="user.id")
+    name: Mapped[str] = Field(default="")
+    comment: Mapped[str] = Field(default="")
+    notes: Mapped[str] = Field(default="")
+    labels: Mapped[list[str]] = json_column()
+    meta: Mapped[JsonObject] = json_column()
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    modified_at: Mapped[datetime] = time_column(nullable=False)
+
+
+class TrialSource(SQLModel, table=True):
+    """A trial says which checkpoint it uses, perhaps as a version of a model."""
+
+    __tablename__ = "trial_source"  # pyright: ignore
+    __table_args__ = (Index("ix_trial_source_model_id", "model_id", "model_version"),)
+
+    trial_id: Mapped[int] = Field(primary_key=True, foreign_key="trial.id")
+    checkpoint_uuid: Mapped[str] = Field(primary_key=True, index=True)
+    kind: Mapped[str]
+    """INFERENCE or FINE_TUNING."""
+    model_id: Mapped[int | None] = Field(default=None)
+    model_version: Mapped[int | None] = Field(default=None)
+
+
 class Experiment(SQLModel, table=True):
     id: Mapped[int] = Field(primary_key=True)
     job_id: Mapped[str] = Field(index=True)

@@ -22,6 +22,7 @@ from master.core.actor import Actor
 from master.core.expconf.interactive import TaskConfig, complete_task
 from master.core.expconf.models.environment import Image
 from master.core.expconf.parsing.normalise import normalise
+from master.core.expconf.policies import Policies, WorkloadType
 from master.core.expconf.templates import Template, naming, task_over_template
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
@@ -39,6 +40,7 @@ from master.tasks.live import LiveParts, LiveTask
 from master.tasks.restoring import rebuild_tasks
 from master.tasks.service_tokens import ServiceTokens
 from master.tasks.state import TaskState
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationRequest, JobOrder, RestoreRecord
 from windlass.base.clock import Clock
 from windlass.base.errors import (
@@ -103,6 +105,7 @@ class InteractiveService:
         ids: Ids,
         keys: Ssh,
         tokens: ServiceTokens,
+        rules: WorkspaceRules,
     ) -> None:
         self._store = store
         self._blobs = blobs
@@ -113,6 +116,7 @@ class InteractiveService:
         self.tokens = tokens
         self._clock = clock
         self._ids = ids
+        self._rules = rules
         self._parts = LiveParts(
             store=store, clock=clock, allocations=allocations, specs=specs, task_log=task_log
         )
@@ -122,10 +126,13 @@ class InteractiveService:
     async def check(self, new: NewTask, *, by: Actor) -> CheckedTask:
         """Complete and test a configuration against this cluster. Launches nothing.
 
-        Raises InvalidConfig, and Unsatisfiable for what could never run unless the cluster accepts that.
+        Raises InvalidConfig, InvalidArgument for what administrators forbid, and Unsatisfiable for what could never
+        run unless the cluster accepts that.
         """
         owner = TaskOwner(by.user_id, new.workspace_id)
-        checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner)
+        policies = await self._rules.policies(new.workspace_id, WorkloadType.TASK)
+        checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner, policies)
+        await self._rules.require_pool(checked.pool, new.workspace_id)
         batch = batch_options(checked.config.slurm, checked.config.pbs)
         await self._cluster.require_linked(checked.pool, owner, batch)
         return checked
@@ -137,20 +144,26 @@ class InteractiveService:
         launches = KINDS[new.type].launches_machines
         return replace(probe, allocation_id="planned.0", user=by.name, launches_machines=launches)
 
-    def _check(self, new: NewTask, id_: str, owner: TaskOwner) -> CheckedTask:
+    def _check(self, new: NewTask, id_: str, owner: TaskOwner, policies: Policies) -> CheckedTask:
         kind = KINDS[new.type]
-        pool = self._pool_of(kind, new.config.get("resources"))
-        raw = task_over_template(kind.model, new.config, new.template)
+        known = policies.known_to(kind.model)
+        pool = self._pool_of(kind, known.over(new.config).get("resources"))
+        raw = known.over(task_over_template(kind.model, new.config, new.template))
+        defaults = self._policy.defaults[pool]
+        priority = policies.default_priority(defaults.priority)
         with naming(new.template):
             config = complete_task(
                 kind.model,
                 raw,
-                defaults=self._policy.defaults[pool],
+                defaults=replace(defaults, priority=priority),
                 description=kind.model.name_of(id_),
             )
             resources = config.resources.model_copy(update={"resource_pool": pool})
             config = _with_work_dir(config.model_copy(update={"resources": resources}), raw, new)
             self._require_allowed(new, config, pool, owner)
+        policies.require(
+            slots=config.resources.slots, max_slots=None, priority=config.resources.priority
+        )
         able = self._allocations.rm.abilities(pool)
         return CheckedTask(
             id=id_,
@@ -165,6 +178,7 @@ class InteractiveService:
                 ),
                 *arguments_without_effect(config.pbs),
                 *_pool_without_effect(new.template, pool),
+                *known.told(new.config if new.written is None else new.written),
             ),
         )
 
@@ -269,6 +283,7 @@ class InteractiveService:
             row = await self._queries.task(task_id, EVERYTHING)
             noun = KINDS[JobType(row.task.type)].noun
             raise InvalidState(f"{noun} {task_id} has already ended ({row.task.exit_status})")
+        await self._rules.require_change(change, live.state.workspace_id, live.state.type)
         await live.change_job(change, by=by)
 
     def note_activity(self, task_id: str) -> None:

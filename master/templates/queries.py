@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Select, select
 
-from master.core.expconf.templates import Template, plain_name
+from master.core.expconf.templates import Template
+from master.core.names import plain_name
 from master.core.visibility import Visibility
 from master.store import tables
 from master.store.paging import Page, Paged, Sorts, read_page

@@ -10,7 +10,8 @@ import structlog
 from sqlalchemy import func, select
 
 from master.core.actor import Actor
-from master.core.expconf.templates import check_template, new_name, plain_name
+from master.core.expconf.templates import check_template, new_name
+from master.core.names import plain_name
 from master.core.visibility import EVERYTHING
 from master.parsing import in_parsing_thread
 from master.store import tables

@@ -30,12 +30,15 @@ from master.experiments.service import ExperimentService
 from master.experiments.task_spec import TaskSpecs
 from master.jobs.ports import PoolQueues
 from master.jobs.service import JobService
+from master.models.service import ModelService
+from master.models.versions import VersionService
 from master.store.blobs import BlobStore
 from master.store.store import Store
 from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
 from master.tasks.service_tokens import ServiceTokens
+from master.workspace_rules import WorkspaceRules
 from master.workspaces.agent_users import AgentUsers
 from master.workspaces.deletion import Removals
 from master.workspaces.projects import ProjectService
@@ -88,10 +91,13 @@ class ControlPlane:
     collector: GarbageCollector
     workspaces: WorkspaceService
     projects: ProjectService
+    models: ModelService
+    versions: VersionService
     removals: Removals
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
     places: CheckpointPlaces
+    rules: WorkspaceRules
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
@@ -116,6 +122,7 @@ class ControlPlane:
             allocations=self.allocations,
             store=self.parts.store,
             clock=self.parts.clock,
+            rules=self.rules,
         )
 
 
@@ -151,6 +158,7 @@ def build(parts: Parts) -> ControlPlane:
         rows=rows,
         cluster_id=parts.cluster_id,
     )
+    rules = WorkspaceRules(parts.store, lambda: parts.policy.defaults)
     experiments = ExperimentService(
         store=parts.store,
         blobs=parts.blobs,
@@ -161,6 +169,7 @@ def build(parts: Parts) -> ControlPlane:
         clock=parts.clock,
         ids=parts.ids,
         sampler=parts.sampler,
+        rules=rules,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
@@ -176,6 +185,7 @@ def build(parts: Parts) -> ControlPlane:
         ids=parts.ids,
         keys=parts.shell_keys,
         tokens=service_tokens,
+        rules=rules,
     )
     checkpoints = CheckpointService(
         store=parts.store,
@@ -217,7 +227,12 @@ def build(parts: Parts) -> ControlPlane:
             relocated=experiments.relocated,
             removal=removals.wake,
         ),
+        models=ModelService(parts.store, parts.clock, queue=workspaces.queue),
+        versions=VersionService(
+            parts.store, parts.clock, queue=workspaces.queue, checkpoints=planner
+        ),
         removals=removals,
         on_agents=on_agents,
         places=places,
+        rules=rules,
     )

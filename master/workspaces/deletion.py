@@ -74,6 +74,8 @@ def empty_workspace(workspace_id: int) -> UnitOfWork:
     """Deletes one without projects and tasks."""
     unit = UnitOfWork()
     unit.delete(tables.Template, {"workspace_id": workspace_id})
+    unit.delete(tables.ConfigPolicy, {"workspace_id": workspace_id})
+    unit.delete(tables.PoolBinding, {"workspace_id": workspace_id})
     unit.delete(tables.WorkspacePin, {"workspace_id": workspace_id})
     unit.delete(tables.Workspace, {"id": workspace_id})
     return unit

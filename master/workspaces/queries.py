@@ -121,6 +121,15 @@ class WorkspaceQueries:
             raise NotFound("workspace", workspace_id)
         return row
 
+    async def by_name(self, name: str, visible: Visibility) -> WorkspaceRow:
+        """In these letters. Raises NotFound."""
+        row = await self._store.read_one(
+            _workspaces(visible, 0).where(_W.name == name), WorkspaceRow
+        )
+        if row is None:
+            raise NotFound("workspace", name)
+        return row
+
     async def projects(
         self, workspace_id: int, where: NamedFilter, page: Page, visible: Visibility
     ) -> Paged[ProjectRow]:

@@ -139,11 +139,17 @@ class WorkspaceService:
         """Whether it is gone already, for it was empty. Else it is DELETING from now on: its tasks are killed, then its
         projects with their experiments go, then it.
 
-        Raises NotFound, and InvalidState for one with experiments that have not ended.
+        Raises NotFound, and InvalidState for one with models, or with experiments that have not ended.
         """
 
         async def turn() -> bool:
-            await self._changeable(workspace_id)
+            row = await self._changeable(workspace_id)
+            model = tables.Model
+            here = select(model.id).where(model.workspace_id == workspace_id).limit(1)
+            if await self._store.read(here):
+                raise InvalidState(
+                    f"workspace {workspace_id} ({row.name}) contains models; move or delete models first"
+                )
             project, command = tables.Project, tables.Command
             inside = project.workspace_id == workspace_id
             ids = await self._store.read(select(project.id).where(inside))

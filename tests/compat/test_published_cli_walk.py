@@ -77,10 +77,10 @@ ok | master cluster-message set -m hello
 ok | master cluster-message clear
 ok | agent list
 ok | slot list
-missing | resource-pool bindings list-workspaces default
-missing | resource-pool bindings add default Uncategorized
-missing | resource-pool bindings remove default Uncategorized
-missing | resource-pool bindings replace default Uncategorized
+ok | resource-pool bindings list-workspaces default
+is a default pool | resource-pool bindings add default Uncategorized
+'default to workspace Uncategorized' not found | resource-pool bindings remove default Uncategorized
+is a default pool | resource-pool bindings replace default Uncategorized
 ok | resources raw 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources allocations 2026-01-01T00:00:00 2026-01-02T00:00:00
 ok | resources aggregated 2026-01-01 2026-01-02
@@ -195,18 +195,19 @@ No downloadable checkpoint found | trial download {t} --latest --output-dir t1
 ok | trial set log-retention {t} --days 3
 ok | trial support-bundle {t}
 ok | checkpoint describe {u}
+ok | model create m
+ok | model list
+ok | model move m --workspace-name Uncategorized
+ok | model register-version m {u}
+ok | model describe m
+ok | model list-versions m
+in the model registry | checkpoint delete {u} --yes
+ok | model delete m
 ok | checkpoint download {u} --output-dir c1
 ok | checkpoint rm {u} --yes --glob *
 ok | checkpoint delete {u} --yes
 ok | experiment delete {e} --yes
 ok | preview-search {config}
-missing | model list
-missing | model create m
-missing | model describe m
-missing | model move m --workspace-name Uncategorized
-missing | model list-versions m
-missing | model register-version m {u}
-missing | model delete m
 ok | template list
 ok | template create t {config}
 ok | template describe t
@@ -238,9 +239,10 @@ ok | workspace bindings list Uncategorized
 of Kubernetes | workspace bindings set Uncategorized --namespace n
 of Kubernetes | workspace bindings delete Uncategorized
 of Kubernetes | workspace resource-quota set Uncategorized 1
-missing | config-policies describe experiment
-missing | config-policies set experiment {config}
-missing | config-policies delete experiment
+ok | config-policies describe experiment
+ok | config-policies describe tasks -w Uncategorized --json
+ok | config-policies set experiment {policy}
+ok | config-policies delete experiment
 ok | dev auth-token
 ok | dev bindings list
 ok | dev bindings call get_GetMe
@@ -251,67 +253,53 @@ ok | user logout
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteGlobalConfigPolicies
 delete_DeleteGroup
-delete_DeleteModel
-delete_DeleteModelVersion
 delete_DeleteWebhook
-delete_DeleteWorkspaceConfigPolicies
-delete_UnbindRPFromWorkspace
-get_GetGlobalConfigPolicies
 get_GetGroup
 get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
-get_GetModel
-get_GetModelLabels
-get_GetModelVersion
-get_GetModelVersions
-get_GetModels
 get_GetPermissionsSummary
 get_GetRolesAssignedToGroup
 get_GetRolesAssignedToUser
 get_GetTaskAcceleratorData
-get_GetTrialMetricsByModelVersion
 get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
 get_GetWebhooks
-get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
-get_ListWorkspacesBoundToRP
 patch_AssignMultipleGroups
-patch_PatchModel
-patch_PatchModelVersion
 patch_PatchWebhook
-post_ArchiveModel
 post_AssignRoles
-post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_CreateGroup
 post_DeleteRuns
 post_GetGroups
 post_GetRolesByID
 post_ListRoles
-post_MoveModel
-post_PostModel
-post_PostModelVersion
 post_PostTrialProfilerMetricsBatch
 post_PostWebhook
 post_RemoveAssignments
-post_ReportTrialSourceInfo
 post_SearchRolesAssignableToScope
 post_TestWebhook
-post_UnarchiveModel
-put_OverwriteRPWorkspaceBindings
-put_PutGlobalConfigPolicies
-put_PutWorkspaceConfigPolicies
 put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
+name at least one workspace | delete_UnbindRPFromWorkspace
+is a default pool | post_BindRPToWorkspace
+is a default pool | put_OverwriteRPWorkspaceBindings
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
+model 'x' not found | delete_DeleteModelVersion
+model 'x' not found | get_GetModel
+model 'x' not found | get_GetModelVersion
+model 'x' not found | get_GetModelVersions
+model 'x' not found | get_GetTrialMetricsByModelVersion
+model 'x' not found | patch_PatchModel
+model 'x' not found | patch_PatchModelVersion
+checkpoint 'x' not found | post_PostModelVersion
+model 'x' is archived | post_MoveModel
 trial 'x/x' not found | get_GetTrialByExternalID
 user 'someone-else' not found | get_GetAccessTokens
 user 'someone-else' not found | get_GetUserByUsername
@@ -373,6 +361,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
     folder = tmp_path
     config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
+    policy = folder / "policy.yaml"
+    policy.write_text("constraints: {priority_limit: 1}")
     config.write_text(CONFIG)
     task.write_text(yaml.safe_dump(HELD))
     hooks.mkdir()
@@ -396,6 +386,7 @@ def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
         "{g}": generic(cluster, HELD),
         "{o}": ended,
         "{config}": str(config),
+        "{policy}": str(policy),
         "{task}": str(task),
         "{model}": str(MODEL),
     }
@@ -463,6 +454,8 @@ def test_every_function_of_the_bindings_is_answered(
             "slotId": "0",
             "resourcePoolName": "default",
             "username": "someone-else",
+            "workloadType": "EXPERIMENT",
+            "configPolicies": "constraints: {priority_limit: 1}",
             "timeoutSeconds": 0,
             "startDate": "2026-01-01",
             "endDate": "2026-01-02",
@@ -476,6 +469,8 @@ def test_every_function_of_the_bindings_is_answered(
             "post_ContinueExperiment": {"id": 999_999},
             "post_GetModelDefFile": {"path": "model.py"},
             "post_CreateGenericTask": {"config": yaml.safe_dump(HELD)},
+            # A registered one would stay.
+            "post_PostModelVersion": {"checkpointUuid": "x"},
             "get_GetGenericTaskConfig": task,
             "post_PauseGenericTask": task,
             "post_UnpauseGenericTask": task,

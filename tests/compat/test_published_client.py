@@ -170,6 +170,68 @@ assert losses == [3.0 / n for n in range(1, 13)], losses
     assert done.returncode == 0, done.stderr
 
 
+def test_the_sdk_has_models(cluster: RealCluster) -> None:
+    """Each method of its objects of the registry, once."""
+    code = """
+import os, sys
+from determined.core._experimental import ExperimentalCoreContext
+from determined.experimental import client
+client.login(sys.argv[1], os.environ["DET_USER"], os.environ["DET_PASS"])
+trial = client.get_trial(1)
+checkpoint = trial.list_checkpoints()[0]
+model = client._determined.create_model("50% bird", "finds", {"a": 1}, ["x"])
+client.create_model("other")
+assert client.get_model(model.model_id).name == client.get_model("50% bird").name == "50% bird"
+by_name = client.list_models(sort_by=client.ModelSortBy.NAME, name="BIRD", description="find")
+assert [one.model_id for one in by_name] == [model.model_id]
+assert [one.name for one in client.list_models(workspace_names=["Uncategorized"])] == ["50% bird", "other"]
+assert client.list_models(model_id=model.model_id)[0].labels == ["x"]
+assert client.get_model_labels() == ["x"]
+model.add_metadata({"b": [2]})
+model.remove_metadata(["a"])
+model.set_labels(["y", "z"])
+model.set_description("sees")
+model.move_to_workspace("Uncategorized")
+model.archive()
+try:
+    model.register_version(checkpoint.uuid)
+    raise SystemExit("an archived model takes a version")
+except Exception as refused:
+    assert "is archived" in str(refused), refused
+model.unarchive()
+model.reload()
+assert (model.metadata, model.labels, model.description) == ({"b": [2]}, ["y", "z"], "sees")
+assert (model.archived, model.username, model.workspace_id) == (False, os.environ["DET_USER"], 1)
+assert model.get_version() is None
+first, second = (model.register_version(checkpoint.uuid) for _ in range(2))
+assert [one.model_version for one in model.list_versions()] == [2, 1]
+assert model.get_version().model_version == 2
+second.set_name("best")
+second.set_notes("so far")
+second.reload()
+assert (second.name, second.notes, second.model_id) == ("best", "so far", model.model_id)
+assert second.checkpoint.uuid == checkpoint.uuid
+context = ExperimentalCoreContext(client._determined._session, trial.id)
+context.report_task_using_model_version(second)
+assert len(list(second.iter_metrics("training"))) == 12
+assert list(first.iter_metrics("training")) == []
+context.report_task_using_checkpoint(checkpoint)
+assert len(list(checkpoint.get_metrics("training"))) == 12
+for delete in (checkpoint.delete, lambda: checkpoint.remove_files(["*"])):
+    try:
+        delete()
+        raise SystemExit("a registered checkpoint was deleted")
+    except Exception as refused:
+        assert "version 1 of model '50% bird'" in str(refused), refused
+first.delete()
+assert model.get_version(2).model_version == 2
+model.delete()
+client.get_model("other").delete()
+assert client.list_models() == []
+"""
+    said(program(cluster, "-c", code, cluster.url))
+
+
 def test_a_completed_experiment_goes_on_from_its_last_checkpoint(cluster: RealCluster) -> None:
     """The last test of this file: it changes the experiment that the others look at."""
     longer = ["searcher.max_length.batches=15", "hyperparameters.steps=15"]

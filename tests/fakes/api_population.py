@@ -63,6 +63,13 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     }
     for name in ("first", "second", "third"):
         await world.ok("POST", f"/api/v1/templates/{name}", {"config": {"labels": [name]}})
+    models = [
+        (await world.ok("POST", "/api/v1/models", {"name": name}))["model"]["id"]
+        for name in ("seeing", "hearing")
+    ]
+    body = {"checkpointUuid": "checkpoint-2"}
+    for name in ("seeing", "hearing"):
+        await world.ok("POST", f"/api/v1/models/{name}/versions", body)
     lab = (await world.ok("POST", "/api/v1/workspaces", {"name": "lab"}))["workspace"]["id"]
     url = f"/api/v1/workspaces/{lab}/projects"
     vision = (await world.ok("POST", url, {"name": "vision"}))["project"]["id"]
@@ -94,6 +101,9 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "session": [one["id"] for one in sessions],
         "storage": [started["storageId"]],
         "template": ["first", "second", "third"],
+        "model": models,
+        "modelName": ["seeing", "hearing", str(models[0])],
+        "modelVersion": [1],
         "project": [1, vision],
         "workspace": [1, lab],
         "projectKey": ["UNCAT", "VISIO"],

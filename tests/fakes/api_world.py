@@ -35,6 +35,7 @@ from master.boots.wheels import AgentWheels
 from master.checkpoints.downloads import Downloads
 from master.cluster_message import ClusterMessages
 from master.config import MasterConfig, load
+from master.config_policies.service import ConfigPolicyService
 from master.core.expconf import ClusterDefaults
 from master.core.expconf.references import take_secrets
 from master.core.fall_back import FallBackRule
@@ -46,6 +47,7 @@ from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
+from master.pool_bindings.service import PoolBindingService
 from master.store import tables
 from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
@@ -454,8 +456,13 @@ async def _start(
         tasks=plane.tasks,
         generic=plane.generic,
         templates=TemplateService(store, clock),
+        config_policies=ConfigPolicyService(store, clock),
+        pool_bindings=PoolBindingService(store, plane.rules.pool_bindings, defaults=("default",)),
+        rules=plane.rules,
         workspaces=plane.workspaces,
         projects=plane.projects,
+        models=plane.models,
+        versions=plane.versions,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

@@ -19,6 +19,7 @@ from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world, file
 GENERIC = ("/config", "/kill", "/pause", "/unpause")
 """What is done to generic tasks alone."""
 TEMPLATE = "team/mine"
+MODEL = "mine"
 EXTERNAL_ID = "on-a-laptop"
 """Of an unmanaged experiment, and of its trial."""
 UNMANAGED: dict[str, Any] = {
@@ -79,6 +80,8 @@ class Populated:
             "slot_id": 0,
             "job_id": self.job,
             "template_name": self.template,
+            "model_name": MODEL,
+            "model_version_num": 1,
             "key": "note",
             "external_experiment_id": EXTERNAL_ID,
             "external_trial_id": EXTERNAL_ID,
@@ -90,6 +93,8 @@ class Populated:
             "word": "jupyter-lab",
             "rest": "p/ignored",
             "version": "none",
+            "resource_pool_name": "default",
+            "workload_type": "EXPERIMENT",
             "folder": "none",
         }
 
@@ -191,6 +196,9 @@ async def populated_world(
             assert root is not None
             await root.wait_until(_runs)
         await world.ok("POST", f"/api/v1/templates/{TEMPLATE}", {"config": command or {}})
+        await world.ok("POST", "/api/v1/models", {"name": MODEL})
+        body = {"checkpointUuid": "ckpt-1"}
+        await world.ok("POST", f"/api/v1/models/{MODEL}/versions", body)
         by_external_id = f"/api/v1/experiments/by-external-id/{EXTERNAL_ID}"
         put = await world.ok("PUT", by_external_id, UNMANAGED)
         unmanaged = put["experiment"]["id"]

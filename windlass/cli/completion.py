@@ -45,18 +45,18 @@ def _completer(ids: Callable[[Client], Items]) -> Callable[[typer.Context, str],
 
 
 def _experiments(client: Client) -> Items:
-    for one in reversed(client.experiments(newest=NEWEST)):
+    for one in reversed(client.experiments(newest=NEWEST, configs=False)):
         yield one["id"], one.get("name")
 
 
 def _trials(client: Client) -> Items:
-    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS)):
+    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS, configs=False)):
         for trial in client.trials(experiment["id"]):
             yield trial["id"], f"of {experiment.get('name')}"
 
 
 def _checkpoints(client: Client) -> Items:
-    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS)):
+    for experiment in reversed(client.experiments(newest=NEWEST_WITH_PARTS, configs=False)):
         for checkpoint in client.checkpoints(experiment["id"]):
             yield checkpoint["uuid"], f"of {experiment.get('name')}"
 

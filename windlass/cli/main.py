@@ -27,10 +27,14 @@ class DetGroup(RootGroup):
         "experiment": LazyGroup(
             "experiment.commands", "Submit, watch and control experiments.", "e"
         ),
+        "config-policies": LazyGroup(
+            "cluster.config_policies", "Fix or bound what others submit.", "cp"
+        ),
         "fleet": LazyGroup("fleet.commands", "Show the machines of elastic pools and their costs."),
         "hpc": LazyGroup("cluster.hpc", "Run a private master on a Slurm or PBS cluster."),
         "job": LazyGroup("job.commands", "Manage the job queue.", "j"),
         "master": LazyGroup("cluster.master", "Show the master; run one.", "m"),
+        "model": LazyGroup("cluster.model", "Manage the model registry."),
         "notebook": LazyGroup("interactive.notebook", "Start and open notebooks."),
         "project": LazyGroup("cluster.project", "Manage projects of experiments.", "p"),
         "resource-pool": LazyGroup("cluster.resource_pool", "List resource pools.", "rp"),

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
+from windlass.sdk.config_policies import ConfigPolicies
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.models import Models
+from windlass.sdk.pool_bindings import PoolBindings
 from windlass.sdk.templates import Templates
 from windlass.sdk.users import AccessTokens, Users
 from windlass.sdk.wire import Json, hash_password
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 PAGE = 200
 PAGE_OF_USERS = 2_000
 """The master has all of them in memory, and sorts them for each page."""
+LARGE_PAGE = 1_000
+"""Of rows without large parts."""
 TERMINAL_STATES = frozenset(
     f"STATE_{name}" for name in ("COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED")
 )
@@ -206,15 +211,23 @@ class Client:
         return self.session.get(f"/api/v1/experiments/{experiment_id}")
 
     def experiments(
-        self, *, user: str | None = None, archived: bool | None = False, newest: int | None = None
+        self,
+        *,
+        user: str | None = None,
+        archived: bool | None = False,
+        newest: int | None = None,
+        configs: bool = True,
     ) -> list[Json]:
-        """By id, oldest first. `newest`: only so many of the last ones."""
+        """By id, oldest first. `newest`: only so many of the last ones; without `configs` it is faster."""
         query: Query = {"archived": archived, "users": user, "sortBy": "SORT_BY_ID"}
+        size = PAGE
+        if not configs:
+            query, size = {**query, "omitConfig": True}, LARGE_PAGE
         path, key = "/api/v1/experiments", "experiments"
         if newest is None:
-            return list(self.pages(path, key, query))
-        descending = self.pages(path, key, {**query, "orderBy": "ORDER_BY_DESC"}, limit=newest)
-        return list(descending)[::-1]
+            return list(self.pages(path, key, query, size=size))
+        query = {**query, "orderBy": "ORDER_BY_DESC"}
+        return list(self.pages(path, key, query, limit=newest, size=size))[::-1]
 
     def search_experiments(self, filter: str, sort: str, *, limit: int | None = None) -> list[Json]:
         """Each with its `bestTrial`. In the language of filters and sorts of the published API."""
@@ -422,6 +435,18 @@ class Client:
         """Configurations that others lie over."""
         return Templates(self.session, self.pages)
 
+    def config_policies(self) -> ConfigPolicies:
+        """What administrators fix for the work of others."""
+        return ConfigPolicies(self.session)
+
+    def pool_bindings(self) -> PoolBindings:
+        """Which pools are kept for some workspaces."""
+        return PoolBindings(self.session, self.pages)
+
+    def models(self) -> Models:
+        """The model registry."""
+        return Models(self.session, self.pages)
+
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))
 
@@ -446,10 +471,16 @@ class Client:
             yield from self.session.stream(path, {"limit": head, "follow": follow or None})
 
     def pages(
-        self, path: str, key: str, query: Query, offset: int = 0, limit: int | None = None
+        self,
+        path: str,
+        key: str,
+        query: Query,
+        offset: int = 0,
+        limit: int | None = None,
+        size: int = PAGE,
     ) -> Iterator[Json]:
-        """The rows from `offset` on: `limit` of them, or all."""
-        size = PAGE if limit is None else min(limit, PAGE)
+        """The rows from `offset` on: `limit` of them, or all, `size` at a time."""
+        size = size if limit is None else min(limit, size)
         return islice(self._all_pages(path, key, {**query, "limit": size}, offset), limit)
 
     def _all_pages(self, path: str, key: str, query: Query, offset: int) -> Iterator[Json]:

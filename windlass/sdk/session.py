@@ -77,13 +77,19 @@ class Session:
             base_url=self.url + "/",
             timeout=timeout,
             limits=httpx2.Limits(keepalive_expiry=CLIENT_KEEPS_S),
-            verify=True if trust is None or not self.url.startswith("https:") else trust.context(),
+            verify=self._context(trust),
             transport=self._transport,
             follow_redirects=False,
         )
         # Who we are is in a header; a cookie of an earlier login would say it once more.
         client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
         return client
+
+    def _context(self, trust: Trust | None) -> ssl.SSLContext | bool:
+        if not self.url.startswith("https:"):
+            # Trusts nobody, and is not used: to read the authorities of the machine takes a while.
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return True if trust is None else trust.context()
 
     def login(self, username: str, password: str) -> str:
         """Log in, use the token from now on, and return it. Raises Unauthenticated for a wrong password."""

@@ -11,9 +11,8 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from master.api.access import Caller, Visible, require
-from master.api.checkpoints import replies
 from master.api.checkpoints.replies import CheckpointReply, CheckpointsReply, DeletionReply
-from master.api.checkpoints.wire import checkpoint
+from master.api.checkpoints.shown import places, with_metrics
 from master.api.paging import pagination
 from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, Reply, reply
@@ -34,12 +33,11 @@ from master.api.targets import task_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
-from master.experiments.queries.checkpoints import CheckpointKey, CheckpointRow
+from master.experiments.queries.checkpoints import CheckpointKey
 from master.experiments.reports.metrics import number
 from master.experiments.reports.service import CheckpointReport
 from master.parsing import in_parsing_thread
 from master.store.paging import cut
-from master.store.tables import Checkpoint
 from windlass.base.errors import InvalidArgument
 from windlass.storage.names import utf8
 
@@ -202,7 +200,7 @@ async def _require(api: ApiContext, by: Principal, action: Action, uuids: Sequen
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def get(checkpoint_uuid: str, visible: Visible, api: TheApi) -> Reply[CheckpointReply]:
     row = await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
-    return reply({"checkpoint": (await _with_metrics(api, [row], visible))[0]})
+    return reply({"checkpoint": (await with_metrics(api, [row], visible))[0]})
 
 
 class ListCheckpoints(Paging):
@@ -261,7 +259,7 @@ async def _list(
         ordered = sorted(keys, key=lambda row: (key(row), row.uuid), reverse=descending)
     page = cut(ordered, query.page())
     rows = await api.reads.checkpoints.by_uuid([row.uuid for row in page.rows])
-    items = await _with_metrics(api, rows, visible)
+    items = await with_metrics(api, rows, visible)
     return reply({"checkpoints": items, "pagination": pagination(page)})
 
 
@@ -269,7 +267,7 @@ async def _by_metric(
     api: ApiContext, keys: Sequence[CheckpointKey], metric: str, descending: bool
 ) -> list[CheckpointKey]:
     """Those that have the metric, then the others in order of time."""
-    averages = await api.reads.metrics.averages_at(_places(keys))
+    averages = await api.reads.metrics.averages_at(places(keys))
 
     def value(row: CheckpointKey) -> float | None:
         at = averages.get((row.trial_id or 0, row.steps), {})
@@ -279,24 +277,3 @@ async def _by_metric(
     ranked = [(v, row) for row in keys if (v := value(row)) is not None]
     ranked.sort(key=lambda pair: pair[0], reverse=descending)
     return [row for _, row in ranked] + [row for row in keys if value(row) is None]
-
-
-async def _with_metrics(
-    api: ApiContext, rows: Sequence[CheckpointRow], visible: Visibility
-) -> list[replies.Checkpoint]:
-    averages = await api.reads.metrics.averages_at(_places([row.checkpoint for row in rows]))
-    secrets = api.services.storage_secrets
-    return [
-        checkpoint(
-            row,
-            averages.get((row.checkpoint.trial_id or 0, row.checkpoint.steps), {}),
-            visible,
-            secrets,
-            api.services.experiments.storage_checks.at_cluster_address,
-        )
-        for row in rows
-    ]
-
-
-def _places(rows: Sequence[CheckpointKey | Checkpoint]) -> list[tuple[int, int]]:
-    return [(row.trial_id, row.steps) for row in rows if row.trial_id is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -23,7 +24,8 @@ from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
-from master.auth.permissions import Action
+from master.auth.permissions import Action, Target
+from master.core.expconf.policies import WorkloadType
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
@@ -45,6 +47,7 @@ async def patch(
         # It deletes checkpoints.
         target = await experiment_target(api, experiment_id)
         require(api, principal, Action.DELETE_EXPERIMENT, target)
+        await _require_keep_counts(api, target, counts)
     changes = body.resources.changes() if body.resources is not None else []
     if changes:
         target = await experiment_target(api, experiment_id)
@@ -61,6 +64,15 @@ async def patch(
         tasks = await api.services.checkpoints.set_keep_counts(experiment_id, counts, by=principal)
     shown = await experiment_json(api, experiment_id, visible)
     return reply({"experiment": shown, "taskIds": tasks})
+
+
+async def _require_keep_counts(api: ApiContext, target: Target, counts: Mapping[str, int]) -> None:
+    """Raises InvalidArgument for those that a config policy fixes."""
+    if target.workspace_id is not None:
+        policies = await api.services.rules.config_policies.effective(
+            target.workspace_id, WorkloadType.EXPERIMENT
+        )
+        policies.require_keep_counts(counts)
 
 
 @router.post("/api/v1/experiments/continue")

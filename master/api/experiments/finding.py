@@ -140,7 +140,7 @@ async def search_experiments(
         if id_ not in rows:
             continue  # deleted meanwhile
         live = api.services.experiments.live(id_)
-        item = wire.experiment(rows[id_], live, now, visible, notes="omitted")
+        item = wire.experiment(rows[id_], live, now, visible, notes=wire.OMITTED)
         trial = by_id.get(best) if best is not None else None
         if trial is not None:
             item["bestTrialId"] = trial["id"]

@@ -139,6 +139,8 @@ class ListExperiments(Paging):
     user_ids: tuple[Int32, ...] = ()
     project_id: Int32 = 0
     show_trial_data: bool = False
+    omit_config: bool = False
+    """Our own: without configurations, and what is read from them. Large lists are a tenth as large."""
     sort_by: Annotated[str, Word("SORT_BY_", EXPERIMENT_SORTS)] = ""
     gt: Int32 | None = Field(None, alias="experimentIdFilter.gt")
     gte: Int32 | None = Field(None, alias="experimentIdFilter.gte")

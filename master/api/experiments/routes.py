@@ -180,6 +180,8 @@ async def list_experiments(
         descending=query.order_by == "DESC",
         sort=query.sort_by.lower() or "id",
     )
+    if query.omit_config and not query.show_trial_data:
+        return await _summaries(api, where, page, visible)
     found = await api.reads.experiments.experiments(where, page, visible)
     best = await _best(api, found.rows) if query.show_trial_data else {}
     now = api.services.clock.now()
@@ -187,10 +189,22 @@ async def list_experiments(
     for row in found.rows:
         live = api.services.experiments.live(row.experiment.id)
         item = wire.experiment(
-            row, live, now, visible, waiting=_waiting(api, live), notes="omitted"
+            row, live, now, visible, waiting=_waiting(api, live), notes=wire.OMITTED
         )
         item["bestTrialSearcherMetric"] = finite(best.get(row.experiment.id))
         items.append(item)
+    return reply({"experiments": items, "pagination": pagination(found)})
+
+
+async def _summaries(
+    api: ApiContext, where: ExperimentFilter, page: Page, visible: Visibility
+) -> Reply[ExperimentsReply]:
+    found = await api.reads.experiments.summaries(where, page, visible)
+    now = api.services.clock.now()
+    items = []
+    for row in found.rows:
+        live = api.services.experiments.live(row.id)
+        items.append(wire.summary(row, live, now, waiting=_waiting(api, live)))
     return reply({"experiments": items, "pagination": pagination(found)})
 
 

@@ -16,17 +16,20 @@ from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
-from master.experiments.queries.experiments import ExperimentRow
+from master.experiments.queries.experiments import ExperimentRow, ExperimentSummary
 from master.store.tables import Trial
 from windlass.base.formats.json_types import JsonObject
 
+OMITTED = "omitted"
+"""What lists show instead of notes."""
 
-def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
+
+def state(row: ExperimentSummary, live: LiveExperiment | None) -> ExperimentState:
     """ACTIVE is refined by what its trials' runs do: the most progressed one tells."""
-    phase = live.state.phase if live is not None else Phase(row.experiment.state)
+    phase = live.state.phase if live is not None else Phase(row.state)
     if phase is not Phase.ACTIVE:
         return ExperimentState[phase]
-    if row.experiment.unmanaged:
+    if row.unmanaged:
         return ExperimentState.RUNNING
     if live is None:
         return ExperimentState.QUEUED
@@ -36,6 +39,56 @@ def state(row: ExperimentRow, live: LiveExperiment | None) -> ExperimentState:
         if farthest == len(RUN_ORDER) - 1:
             break  # a large search has thousands of trials
     return ExperimentState[RUN_ORDER[farthest]]
+
+
+def summary(
+    row: ExperimentSummary,
+    live: LiveExperiment | None,
+    now: datetime,
+    *,
+    waiting: Reason | None = None,
+) -> Experiment:
+    """Without its configuration, and what is read from it."""
+    return {
+        "id": row.id,
+        "jobId": row.job_id,
+        "name": row.name,
+        "description": row.description,
+        "labels": row.labels,
+        "notes": OMITTED,
+        "archived": row.archived,
+        "unmanaged": row.unmanaged,
+        "state": state(row, live),
+        "progress": finite(row.progress),
+        "startTime": time(row.created_at),
+        "endTime": time(row.ended_at),
+        "duration": int(((row.ended_at or now) - row.created_at).total_seconds()),
+        "username": row.username,
+        "displayName": row.display_name,
+        "userId": row.owner_id,
+        "resourcePool": row.resource_pool,
+        "searcherType": "",
+        "searcherMetric": None,
+        "hyperparameters": {},
+        "config": None,
+        "originalConfig": "",
+        "numTrials": row.num_trials,
+        "trialIds": [],
+        "bestTrialId": None,
+        "bestTrialSearcherMetric": None,
+        "checkpointCount": row.checkpoint_count,
+        "checkpointSize": str(row.checkpoint_size),
+        "forkedFrom": row.parent_id,
+        "projectId": row.project_id,
+        "projectName": row.project_name,
+        "projectOwnerId": row.project_owner_id,
+        "workspaceId": row.workspace_id,
+        "workspaceName": row.workspace_name,
+        "parentArchived": row.project_archived or row.workspace_archived,
+        "externalExperimentId": row.external_id,
+        "error": row.error,
+        "waitingReason": waiting.text if waiting is not None else None,
+    }
 
 
 def experiment(
@@ -51,50 +104,19 @@ def experiment(
 ) -> Experiment:
     """`notes` replaces the stored ones: lists hide them."""
     shown = shown_config(row, visible)
-    config = shown.config
-    searcher = config.get("searcher") or {}
-    return {
-        "id": row.experiment.id,
-        "jobId": row.experiment.job_id,
-        "name": row.experiment.name,
-        "description": row.experiment.description,
-        "labels": row.experiment.labels,
-        "notes": row.experiment.notes if notes is None else notes,
-        "archived": row.experiment.archived,
-        "unmanaged": row.experiment.unmanaged,
-        "state": state(row, live),
-        "progress": finite(row.experiment.progress),
-        "startTime": time(row.experiment.created_at),
-        "endTime": time(row.experiment.ended_at),
-        "duration": int(
-            ((row.experiment.ended_at or now) - row.experiment.created_at).total_seconds()
-        ),
-        "username": row.username,
-        "displayName": row.display_name,
-        "userId": row.experiment.owner_id,
-        "resourcePool": row.experiment.resource_pool,
-        "searcherType": searcher.get("name", ""),
-        "searcherMetric": searcher.get("metric"),
-        "hyperparameters": finite(config.get("hyperparameters") or {}),
-        "config": finite(config),
-        "originalConfig": shown.original,
-        "numTrials": row.num_trials,
-        "trialIds": list(trial_ids),
-        "bestTrialId": best_trial.id if best_trial is not None else None,
-        "bestTrialSearcherMetric": finite(best_trial.searcher_metric) if best_trial else None,
-        "checkpointCount": row.checkpoint_count,
-        "checkpointSize": str(row.checkpoint_size),
-        "forkedFrom": row.experiment.parent_id,
-        "projectId": row.experiment.project_id,
-        "projectName": row.project.name,
-        "projectOwnerId": row.project.user_id,
-        "workspaceId": row.project.workspace_id,
-        "workspaceName": row.workspace_name,
-        "parentArchived": row.project.archived or row.workspace_archived,
-        "externalExperimentId": row.experiment.external_id,
-        "error": row.experiment.error,
-        "waitingReason": waiting.text if waiting is not None else None,
-    }
+    searcher = shown.config.get("searcher") or {}
+    whole = summary(row.summary, live, now, waiting=waiting)
+    whole["notes"] = row.experiment.notes if notes is None else notes
+    whole["searcherType"] = searcher.get("name", "")
+    whole["searcherMetric"] = searcher.get("metric")
+    whole["config"] = config = finite(shown.config)
+    whole["hyperparameters"] = config.get("hyperparameters") or {}
+    whole["originalConfig"] = shown.original
+    whole["trialIds"] = list(trial_ids)
+    if best_trial is not None:
+        whole["bestTrialId"] = best_trial.id
+        whole["bestTrialSearcherMetric"] = finite(best_trial.searcher_metric)
+    return whole
 
 
 class _Shown(NamedTuple):

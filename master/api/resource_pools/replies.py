@@ -10,6 +10,12 @@ from master.api.resource_pools.clouds import AwsDetail, GcpDetail
 from windlass.base.formats.json_types import JsonObject
 
 
+class BoundWorkspacesReply(TypedDict):
+    workspaceIds: list[int]
+    """None: the pool is everybody's."""
+    pagination: Pagination
+
+
 class PriorityScheduler(TypedDict):
     preemption: bool
     defaultPriority: int

@@ -21,7 +21,6 @@ from master.api.request_models import (
     OptionalTime,
     RowId,
     Text,
-    Word,
 )
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
@@ -174,31 +173,6 @@ async def validation_metrics(
     query: Trials, visible: Visible, api: TheApi
 ) -> JsonLines[MetricsReports]:
     return await _stream(api, visible, query.trial_ids, VALIDATION)
-
-
-_SOURCES = ("INFERENCE", "FINE_TUNING")
-
-
-class OfCheckpoint(QueryModel):
-    metric_group: str = ""
-    trial_source_info_type: Annotated[str, Word("TRIAL_SOURCE_INFO_TYPE_", _SOURCES)] = ""
-
-
-@router.get("/api/v1/checkpoints/{checkpoint_uuid}/metrics")
-@permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def of_checkpoint(
-    checkpoint_uuid: str,
-    query: Annotated[OfCheckpoint, Query()],
-    visible: Visible,
-    api: TheApi,
-) -> Reply[MetricsReports]:
-    """Of the trials that began with this checkpoint: they count as fine-tuning."""
-    await api.reads.checkpoints.checkpoint(checkpoint_uuid, visible)
-    trials: list[int] = []
-    if query.trial_source_info_type != "INFERENCE":
-        trials = await api.reads.series.warmed_by(checkpoint_uuid, visible)
-    rows = await api.reads.series.reports_of(trials, query.metric_group)
-    return reply({"metrics": [metrics_report(row) for row in rows]})
 
 
 async def _stream(

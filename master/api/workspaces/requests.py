@@ -8,15 +8,21 @@ from pydantic import Field
 
 from agent_bootstrap.container_options import OsId, OsName
 from master.api.errors import Unimplemented
-from master.api.request_models import Body, FreeObject, Int32, Paging, Query, Text, Word
+from master.api.request_models import (
+    Body,
+    FreeObject,
+    Int32,
+    LongText,
+    Paging,
+    Query,
+    Text,
+    Word,
+)
 from master.workspaces.queries import NamedFilter
 from windlass.base.errors import InvalidArgument
 
 _SORTS = ("ID", "NAME", "CREATION_TIME", "LAST_EXPERIMENT_START_TIME", "DESCRIPTION")
 MAX_NOTES = 1_000
-MAX_TEXT = 65_536
-"""Characters of a description or a note, which lists show."""
-LongText = Annotated[Text, Field(max_length=MAX_TEXT)]
 
 
 class ListNamed(Paging):

@@ -128,10 +128,9 @@ async def unpin_workspace(id: RowId, by: Caller, visible: Visible, api: TheApi) 
 async def workspace_pools(
     workspace_id: RowId, query: Annotated[Paging, Query()], visible: Visible, api: TheApi
 ) -> Reply[PoolsReply]:
-    """All of them: no pool is kept for some workspaces."""
+    """Those that are everybody's, and those that are bound to it."""
     await api.reads.workspaces.workspace(workspace_id, visible)
-    names = sorted(api.services.cluster.pools())
-    page = cut(names, query.page())
+    page = cut(await api.services.rules.pool_bindings.usable(workspace_id), query.page())
     return reply({"resourcePools": list(page.rows), "pagination": pagination(page)})
 
 

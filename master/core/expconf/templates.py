@@ -6,7 +6,6 @@ refused when it is stored, and so is a template without a key that one of them k
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,17 +23,14 @@ from master.core.expconf.parsing.merging import merge
 from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.reading import check, refuse_masks
+from master.core.names import check_name, plain_name
 from windlass.base.errors import InvalidArgument, InvalidConfig
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
-MAX_NAME = 1_000
-"""Characters."""
-MAX_NAME_BYTES = 2_000
-"""In UTF-8: what an index of PostgreSQL holds."""
 _WHAT = "template"
 
 
-class _AnyTask(InteractiveConfig):
+class AnyTask(InteractiveConfig):
     """Knows the keys of all kinds of tasks that take templates."""
 
     noun: ClassVar[str] = "task"
@@ -53,22 +49,12 @@ class Template:
         return f"{_WHAT} {shown(self.name)}"
 
 
-def plain_name(name: str) -> str:
-    """One spelling of letters with accents, which keyboards compose in two ways."""
-    return unicodedata.normalize("NFC", name)
-
-
 def new_name(name: str, *, field: str = "name") -> str:
     """In its one spelling. Raises InvalidArgument for one that no URL could lead to, or that looks like another."""
     name = plain_name(name)
     if not name or name != name.strip():
         raise InvalidArgument(f"{field}: must neither be empty nor begin or end with a blank")
-    if len(name) > MAX_NAME:
-        raise InvalidArgument(f"{field}: has {len(name)} characters, more than {MAX_NAME}")
-    if not name.isprintable():
-        raise InvalidArgument(f"{field}: must not contain characters that cannot be seen")
-    if (size := len(name.encode())) > MAX_NAME_BYTES:
-        raise InvalidArgument(f"{field}: has {size} bytes in UTF-8, more than {MAX_NAME_BYTES}")
+    check_name(name, field=field)
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise InvalidArgument(
             f'{field}: "." and ".." are no names, and a slash stands between two parts of a name'
@@ -94,7 +80,7 @@ def check_template(config: JsonMapping) -> tuple[str, ...]:
         as_experiment, as_task = _as_experiment(piece), _as_task(piece)
         known = [
             problems
-            for model, problems in ((ExperimentConfig, as_experiment), (_AnyTask, as_task))
+            for model, problems in ((ExperimentConfig, as_experiment), (AnyTask, as_task))
             if _knows(model, piece)
         ]
         if known or not as_experiment:
@@ -185,9 +171,9 @@ def _as_experiment(piece: JsonMapping) -> list[str]:
 
 
 def _as_task(piece: JsonMapping) -> list[str]:
-    known = known_part(_AnyTask, normalise(piece))
+    known = known_part(AnyTask, normalise(piece))
     try:
-        _AnyTask.from_json({"description": "", **known})
+        AnyTask.from_json({"description": "", **known})
     except InvalidConfig as error:
         return list(error.problems)
     return _images(known)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression, and_, func, or_, select
 
 from master.core.visibility import Visibility
 from master.store import tables
@@ -17,8 +18,41 @@ from windlass.base.errors import NotFound
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 
+class ExperimentSummary(NamedTuple):
+    """What lists show of an experiment, without its configuration and its notes."""
+
+    id: int
+    job_id: str
+    owner_id: int
+    parent_id: int | None
+    external_id: str | None
+    state: str
+    name: str
+    description: str
+    labels: list[str]
+    archived: bool
+    unmanaged: bool
+    resource_pool: str
+    progress: float
+    error: str
+    created_at: datetime
+    ended_at: datetime | None
+    username: str
+    display_name: str
+    project_id: int
+    project_name: str
+    project_owner_id: int
+    project_archived: bool
+    workspace_id: int
+    workspace_name: str
+    workspace_archived: bool
+    num_trials: int
+    checkpoint_count: int
+    checkpoint_size: int
+
+
 class ExperimentRow(NamedTuple):
-    """An experiment with what lists show beside it."""
+    """An experiment with what is shown beside it."""
 
     experiment: tables.Experiment
     username: str
@@ -29,6 +63,47 @@ class ExperimentRow(NamedTuple):
     num_trials: int
     checkpoint_count: int
     checkpoint_size: int
+
+    @property
+    def labels(self) -> list[str]:
+        return self.experiment.labels
+
+    @property
+    def summary(self) -> ExperimentSummary:
+        experiment, project = self.experiment, self.project
+        return ExperimentSummary(
+            id=experiment.id,
+            job_id=experiment.job_id,
+            owner_id=experiment.owner_id,
+            parent_id=experiment.parent_id,
+            external_id=experiment.external_id,
+            state=experiment.state,
+            name=experiment.name,
+            description=experiment.description,
+            labels=experiment.labels,
+            archived=experiment.archived,
+            unmanaged=experiment.unmanaged,
+            resource_pool=experiment.resource_pool,
+            progress=experiment.progress,
+            error=experiment.error,
+            created_at=experiment.created_at,
+            ended_at=experiment.ended_at,
+            username=self.username,
+            display_name=self.display_name,
+            project_id=project.id,
+            project_name=project.name,
+            project_owner_id=project.user_id,
+            project_archived=project.archived,
+            workspace_id=project.workspace_id,
+            workspace_name=self.workspace_name,
+            workspace_archived=self.workspace_archived,
+            num_trials=self.num_trials,
+            checkpoint_count=self.checkpoint_count,
+            checkpoint_size=self.checkpoint_size,
+        )
+
+
+R = TypeVar("R", ExperimentRow, ExperimentSummary)
 
 
 class BestMetrics(NamedTuple):
@@ -50,8 +125,22 @@ class TrialRow(NamedTuple):
     trial: tables.Trial
     checkpoint_count: int
     checkpoint_size: int
-    experiment_config: JsonObject
     experiment_state: str
+    experiment_config: JsonObject
+
+
+class _TrialRow(NamedTuple):
+    """Without the configuration: the thousands of trials of a search share one, which is read once."""
+
+    trial: tables.Trial
+    checkpoint_count: int
+    checkpoint_size: int
+    experiment_state: str
+
+
+class _Config(NamedTuple):
+    experiment_id: int
+    config: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +246,25 @@ class ExperimentQueries:
     async def experiments(
         self, where: ExperimentFilter, page: Page, visible: Visibility
     ) -> Paged[ExperimentRow]:
-        statement = _experiments(visible).where(*_conditions(where))
+        return await self._page(_experiments(visible), ExperimentRow, where, page)
+
+    async def summaries(
+        self, where: ExperimentFilter, page: Page, visible: Visibility
+    ) -> Paged[ExperimentSummary]:
+        """The same experiments, without reading their configurations."""
+        return await self._page(_summaries(visible), ExperimentSummary, where, page)
+
+    async def _page(
+        self, statement: Any, row: Callable[..., R], where: ExperimentFilter, page: Page
+    ) -> Paged[R]:
+        statement = statement.where(*_conditions(where))
         if where.labels:
             # Labels are a JSON list: portable only in Python, and rare enough for that.
-            ordered = in_order(statement, EXPERIMENT_SORTS, page, _E.id)
-            rows = await self._store.read(ordered, ExperimentRow)
-            return cut([r for r in rows if set(where.labels) <= set(r.experiment.labels)], page)
-        return await read_page(self._store, statement, ExperimentRow, EXPERIMENT_SORTS, page, _E.id)
+            rows: list[R] = await self._store.read(
+                in_order(statement, EXPERIMENT_SORTS, page, _E.id), row
+            )
+            return cut([one for one in rows if set(where.labels) <= set(one.labels)], page)
+        return await read_page(self._store, statement, row, EXPERIMENT_SORTS, page, _E.id)
 
     async def experiments_by_id(
         self, experiment_ids: Sequence[int], visible: Visibility
@@ -176,7 +277,8 @@ class ExperimentQueries:
         self, trial_ids: Sequence[int], visible: Visibility
     ) -> Sequence[TrialRow]:
         """In any order; those that are gone meanwhile are left out."""
-        return await self._store.read(_trials(visible).where(_T.id.in_(trial_ids)), TrialRow)
+        statement = _trials(visible).where(_T.id.in_(trial_ids))
+        return await self._configured(await self._store.read(statement, _TrialRow))
 
     async def best_trial(
         self, experiment_id: int, *, smaller_is_better: bool
@@ -207,10 +309,10 @@ class ExperimentQueries:
         )
 
     async def trial(self, trial_id: int, visible: Visibility) -> TrialRow:
-        row = await self._store.read_one(_trials(visible).where(_T.id == trial_id), TrialRow)
-        if row is None:
+        rows = await self.trials_by_id([trial_id], visible)
+        if not rows:
             raise NotFound("trial", trial_id)
-        return row
+        return rows[0]
 
     async def experiments_of(self, trial_ids: Sequence[int], visible: Visibility) -> dict[int, int]:
         """Trial -> its experiment; those that are not there are left out."""
@@ -228,7 +330,20 @@ class ExperimentQueries:
         statement = _trials(visible).where(_T.experiment_id == experiment_id)
         if states:
             statement = statement.where(_T.state.in_(states))
-        return await read_page(self._store, statement, TrialRow, TRIAL_SORTS, page, _T.id)
+        found = await read_page(self._store, statement, _TrialRow, TRIAL_SORTS, page, _T.id)
+        rows = await self._configured(found.rows)
+        return Paged(rows=rows, total=found.total, offset=found.offset, limit=found.limit)
+
+    async def _configured(self, rows: Sequence[_TrialRow]) -> list[TrialRow]:
+        """Without those whose experiment is gone meanwhile."""
+        ids = {row.trial.experiment_id for row in rows}
+        statement = select(_E.id, _E.config).where(_E.id.in_(ids))
+        configs = {c.experiment_id: c.config for c in await self._store.read(statement, _Config)}
+        return [
+            TrialRow(*row, configs[id_])
+            for row in rows
+            if (id_ := row.trial.experiment_id) in configs
+        ]
 
     async def require_trials(self, trial_ids: Sequence[int], visible: Visibility) -> None:
         """Raises NotFound for the first that does not exist."""
@@ -261,9 +376,50 @@ def _experiments(
     )
 
 
-def _trials(visible: Visibility) -> Select[tables.Trial, int, int, JsonObject, str]:
+def _summaries(visible: Visibility) -> Any:
+    """A SELECT of the columns of ExperimentSummary: too many for its type."""
+    columns: tuple[SQLColumnExpression[Any], ...] = (
+        _E.id,
+        _E.job_id,
+        _E.owner_id,
+        _E.parent_id,
+        _E.external_id,
+        _E.state,
+        _E.name,
+        _E.description,
+        _E.labels,
+        _E.archived,
+        _E.unmanaged,
+        _E.resource_pool,
+        _E.progress,
+        _E.error,
+        _E.created_at,
+        _E.ended_at,
+        _U.username,
+        _U.display_name,
+        _P.id,
+        _P.name,
+        _P.user_id,
+        _P.archived,
+        _W.id,
+        _W.name,
+        _W.archived,
+        _num_trials,
+        _checkpoint_count,
+        _checkpoint_size,
+    )
     return (
-        select(_T, _trial_checkpoint_count, _trial_checkpoint_size, _E.config, _E.state)
+        select(*columns)
+        .join(_U, _U.id == _E.owner_id)
+        .join(_P, _P.id == _E.project_id)
+        .join(_W, _W.id == _P.workspace_id)
+        .where(*workspace_visible(_W.id, visible))
+    )
+
+
+def _trials(visible: Visibility) -> Select[tables.Trial, int, int, str]:
+    return (
+        select(_T, _trial_checkpoint_count, _trial_checkpoint_size, _E.state)
         .join(_E, _E.id == _T.experiment_id)
         .where(*project_visible(_E.project_id, visible))
     )

@@ -289,6 +289,10 @@ class SeriesQueries:
 
     async def reports_of(self, trial_ids: Sequence[int], group: str) -> list[tables.Metric]:
         """Of one group, or of all if it is empty, in order of trial, run and steps."""
-        here = (_M.trial_id.in_(trial_ids), _M.archived.is_(False))
-        wanted = select(_M).where(*here).order_by(_M.trial_id, _M.run_id, _M.steps, _M.id)
-        return await self._store.read(wanted.where(_M.group == group) if group else wanted)
+        found: list[tables.Metric] = []
+        ordered = sorted(set(trial_ids))
+        for start in range(0, len(ordered), AT_ONCE):
+            here = (_M.trial_id.in_(ordered[start : start + AT_ONCE]), _M.archived.is_(False))
+            wanted = select(_M).where(*here).order_by(_M.trial_id, _M.run_id, _M.steps, _M.id)
+            found += await self._store.read(wanted.where(_M.group == group) if group else wanted)
+        return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -35,7 +35,7 @@ from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
-from windlass.base.errors import Conflict, InvalidArgument, NotFound
+from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
 
 log = structlog.get_logger(__name__)
 
@@ -253,9 +253,17 @@ class ReportService:
                 raise NotFound("checkpoint", uuid)
             values = changed_checkpoint(known[uuid].resources, known[uuid].state, files)
             uow.update(checkpoint, {"uuid": uuid}, values)
+        await self._require_unregistered(list(remaining))
         await self._store.commit(uow)
         for uuid in remaining:
             log.info("checkpoint changed", checkpoint=uuid, by=str(by))
+
+    async def _require_unregistered(self, uuids: Sequence[str]) -> None:
+        version = tables.ModelVersion
+        here = version.checkpoint_uuid.in_(uuids)
+        kept = await self._store.read(select(version.checkpoint_uuid).where(here).limit(1))
+        if kept:
+            raise InvalidState(f"checkpoint {kept[0]} is in the model registry: it must stay whole")
 
     async def run_metadata(self, trial_id: int) -> Any:
         row = await self._require_trial_row(trial_id)

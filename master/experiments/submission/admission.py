@@ -23,6 +23,7 @@ from master.allocations.mounts import (
 from master.allocations.policy import ClusterPolicy
 from master.core.expconf import ClusterDefaults, ExperimentConfig, check, complete, parse
 from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
+from master.core.expconf.policies import NO_POLICIES, Policies
 from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
@@ -85,36 +86,47 @@ class Admission:
         self._ids = ids
 
     def check(
-        self, text: str, *, owner: TaskOwner, template: Template | None = None
+        self, text: str, *, owner: TaskOwner, policies: Policies, template: Template | None = None
     ) -> CheckedExperiment:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
         raw = over_template(parse(text), template)
         with naming(template):
-            return self._check(raw, raw, owner)
+            return self._check(raw, raw, owner, policies)
 
     def check_again(
-        self, document: Mapping[str, Any], *, owner: TaskOwner, changes: Mapping[str, Any]
+        self,
+        document: Mapping[str, Any],
+        *,
+        owner: TaskOwner,
+        policies: Policies,
+        changes: Mapping[str, Any],
     ) -> CheckedExperiment:
         """The same for a configuration that was complete before these changes. Blocks."""
-        return self._check(document, changes, owner, is_complete=True)
+        return self._check(document, changes, owner, policies, is_complete=True)
 
     def _check(
         self,
         raw: Mapping[str, Any],
         given: Mapping[str, Any],
         owner: TaskOwner,
+        policies: Policies,
         *,
         is_complete: bool = False,
     ) -> CheckedExperiment:
         """`given`: what somebody wrote and should hear of."""
-        config, pool = self._completed(raw, is_complete=is_complete)
+        config, pool = self._completed(raw, policies, is_complete=is_complete)
         self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
+        policies.require(
+            slots=settings.slots_per_trial,
+            max_slots=settings.max_slots,
+            priority=settings.priority,
+        )
         search = search_of(config)
         check_limits(search)
         require_sampler(search.sampler)
         fit = self._fit(settings)
-        told = chain(fit.notes, self._warnings(config, given, pool))
+        told = chain(fit.notes, policies.told(given), self._warnings(config, given, pool))
         return CheckedExperiment(
             config=config,
             settings=settings,
@@ -153,15 +165,21 @@ class Admission:
 
     def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
         """The complete configuration and its search, whether or not it could run here. Blocks."""
-        config, _ = self._completed(check(document), has_program=False)
+        config, _ = self._completed(check(document), NO_POLICIES, has_program=False)
         search = search_of(config)
         check_limits(search)
         return config, search
 
     def _completed(
-        self, raw: Mapping[str, Any], *, is_complete: bool = False, has_program: bool = True
+        self,
+        raw: Mapping[str, Any],
+        policies: Policies,
+        *,
+        is_complete: bool = False,
+        has_program: bool = True,
     ) -> tuple[ExperimentConfig, str]:
         """With the defaults of its pool, which is answered, too."""
+        raw = policies.over(raw)
         resources = raw.get("resources") or {}
         wanted, aux = (
             str(resources.get("resource_pool") or ""),
@@ -170,6 +188,7 @@ class Admission:
         pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
         # What lies under a complete one is in it already: lists would have it twice.
         defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
+        defaults = replace(defaults, priority=policies.default_priority(defaults.priority))
         config = complete(
             raw,
             defaults=defaults,

@@ -66,6 +66,8 @@ def _build_one(selected: object) -> Build:
 
 
 def _build_all(selected: Sequence[object], row: Callable[..., Any]) -> Build:
+    if not any(map(_is_table, selected)):
+        return lambda values: row(*values)
     parts = [(_build_one(item), _width(item)) for item in selected]
 
     def build(values: Sequence[Any]) -> Any:

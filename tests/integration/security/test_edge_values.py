@@ -172,6 +172,23 @@ FULL: dict[str, dict[str, Any]] = {
         "config": {"labels": ["a"], "resources": {"slots": 1}, "data": {"a": 1}},
         "workspaceId": 1,
     },
+    "POST /api/v1/models": {
+        "name": "m",
+        "description": "d",
+        "labels": ["a"],
+        "metadata": {"a": 1},
+        "notes": "n",
+        "workspaceId": 1,
+        "workspaceName": "Uncategorized",
+    },
+    "POST /api/v1/models/{model_name}/versions": {
+        "checkpointUuid": "ckpt-1",
+        "name": "n",
+        "comment": "c",
+        "labels": ["a"],
+        "metadata": {"a": 1},
+        "notes": "n",
+    },
     "PATCH /api/v1/template/rename": {"oldName": TEMPLATE, "newName": TEMPLATE},
     "PATCH /api/v1/experiments/{experiment_id}": {
         "name": "n",

@@ -270,6 +270,18 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/projects/{project_id}/notes": OWNED,
     "PUT /api/v1/projects/{project_id}/notes": OWNED,
     "POST /api/v1/projects/{project_id}/move": OWNED,
+    **{
+        f"{method} /api/v1/config-policies/global/{{workload_type}}": who
+        for method, who in (("GET", READ), ("PUT", ADMINS), ("DELETE", ADMINS))
+    },
+    **{
+        f"{method} /api/v1/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": who
+        for method, who in (("GET", READ), ("PUT", OWNED), ("DELETE", OWNED))
+    },
+    **{
+        f"{method} /api/v1/resource-pools/{{resource_pool_name}}/workspace-bindings": who
+        for method, who in (("GET", READ), ("POST", ADMINS), ("PUT", ADMINS), ("DELETE", ADMINS))
+    },
     "GET /api/v1/templates": READ,
     "GET /api/v1/templates/{template_name}": READ,
     "POST /api/v1/templates/{template_name}": TAKEN,
@@ -277,6 +289,22 @@ EXPECTED: Mapping[str, Expected | None] = {
     "PATCH /api/v1/templates/{template_name}": OWNED,
     "DELETE /api/v1/templates/{template_name}": OWNED,
     "PATCH /api/v1/template/rename": OWNED,
+    "GET /api/v1/models": READ,
+    "GET /api/v1/model/labels": READ,
+    "POST /api/v1/models": TAKEN,
+    "GET /api/v1/models/{model_name}": READ,
+    "PATCH /api/v1/models/{model_name}": OWNED,
+    "DELETE /api/v1/models/{model_name}": OWNED,
+    **{
+        f"POST /api/v1/models/{{model_name}}/{act}": OWNED
+        for act in ("archive", "unarchive", "move", "versions")
+    },
+    "GET /api/v1/models/{model_name}/versions": READ,
+    "GET /api/v1/models/{model_name}/versions/{model_version_num}": READ,
+    "PATCH /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
+    "DELETE /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
+    "GET /api/v1/models/{model_name}/versions/{model_version_num}/metrics": READ,
+    "POST /api/v1/trial-source-info": OWNED,
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
@@ -404,11 +432,31 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     f"POST {_ALLOCATION}/all_gather": lambda there: {"requestUuid": "r", "numPeers": 1},
     "POST /api/v1/task/logs": lambda there: {"logs": [{"taskId": there.run.task_id, "log": "x"}]},
     "POST /api/v1/job-queues": lambda there: {"updates": [{"jobId": there.job, "weight": 9.0}]},
+    **{
+        f"PUT /api/v1/config-policies/{scope}/{{workload_type}}": lambda there: {
+            "configPolicies": "constraints: {priority_limit: 1}"
+        }
+        for scope in ("global", "workspaces/{workspace_id}")
+    },
     "POST /api/v1/templates/{template_name}": lambda there: {"config": {}},
     "PUT /api/v1/templates/{template_name}": lambda there: {"config": {"labels": ["stolen"]}},
     "PATCH /api/v1/template/rename": lambda there: {
         "oldName": there.template,
         "newName": there.template,
+    },
+    "POST /api/v1/models": lambda there: {"name": "mine"},
+    "PATCH /api/v1/models/{model_name}": lambda there: {"notes": "stolen"},
+    "POST /api/v1/models/{model_name}/move": lambda there: {"destinationWorkspaceId": 1},
+    "POST /api/v1/models/{model_name}/versions": lambda there: {"checkpointUuid": there.checkpoint},
+    "PATCH /api/v1/models/{model_name}/versions/{model_version_num}": lambda there: {
+        "notes": "stolen"
+    },
+    "POST /api/v1/trial-source-info": lambda there: {
+        "trialSourceInfo": {
+            "trialId": there.trial,
+            "checkpointUuid": there.checkpoint,
+            "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
+        }
     },
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},

@@ -20,6 +20,7 @@ from master.auth.service import AuthService
 from master.auth.user_settings import UserSettings
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
+from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
@@ -28,6 +29,9 @@ from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
+from master.models.service import ModelService
+from master.models.versions import VersionService
+from master.pool_bindings.service import PoolBindingService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
@@ -55,6 +59,10 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        ConfigPolicyService,
+        PoolBindingService,
+        ModelService,
+        VersionService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -106,6 +114,10 @@ class Here:
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
+            "resource_pool_name": "default",
+            "workload_type": "EXPERIMENT",
+            "model_name": "mine",
+            "model_version_num": 1,
             "external_experiment_id": "theirs",
         }
         return path.replace(":path}", "}").format(**ids)
@@ -185,7 +197,16 @@ BODIES: Bodies = {
         f"{method} /api/v1/templates/{{template_name:path}}": lambda here: {"config": {}}
         for method in ("POST", "PUT")
     },
+    **{
+        f"PUT /api/v1/config-policies/{scope}/{{workload_type}}": lambda here: {
+            "configPolicies": "constraints: {priority_limit: 1}"
+        }
+        for scope in ("global", "workspaces/{workspace_id}")
+    },
     "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
+    "POST /api/v1/models": lambda here: {"name": "other"},
+    "POST /api/v1/models/{model_name}/move": lambda here: {"destinationWorkspaceId": 1},
+    "POST /api/v1/models/{model_name}/versions": lambda here: {"checkpointUuid": "c"},
     "DELETE /api/v1/checkpoints": lambda here: {"checkpointUuids": ["c"]},
     "POST /api/v1/checkpoints/rm": lambda here: {"checkpointUuids": ["c"]},
     "PATCH /api/v1/checkpoints": lambda here: {
@@ -263,6 +284,8 @@ async def test_the_service_is_told_who_does_it(
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
     await world.ok("POST", "/api/v1/tokens", {})
+    await world.ok("POST", "/api/v1/models", {"name": "mine"})
+    await world.ok("POST", "/api/v1/models/mine/versions", {"checkpointUuid": "c"})
     live = world.services.experiments.live(experiment)
     assert live is not None
     here = Here(

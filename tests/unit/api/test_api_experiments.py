@@ -323,6 +323,22 @@ async def test_lists_page_sort_and_filter(world: ApiWorld) -> None:
     await world.refused(404, "GET", f"{url}?projectId=7")
 
 
+@pytest.mark.parametrize(
+    "query", ["limit=9", "labels=first", "archived=false&limit=1&sortBy=SORT_BY_NAME"]
+)
+async def test_a_list_without_configurations_is_the_same_without_what_they_say(
+    world: ApiWorld, query: str
+) -> None:
+    await world.create()
+    await world.create(ASHA)
+    whole = await world.ok("GET", f"/api/v1/experiments?{query}")
+    assert whole["experiments"][0]["config"]["searcher"]["name"]
+    nothing = {"config": None, "originalConfig": "", "hyperparameters": {}}
+    nothing |= {"searcherType": "", "searcherMetric": None}
+    whole["experiments"] = [one | nothing for one in whole["experiments"]]
+    assert await world.ok("GET", f"/api/v1/experiments?{query}&omitConfig=true") == whole
+
+
 async def test_unknown_things_are_not_found(world: ApiWorld) -> None:
     for path in (
         "/api/v1/experiments/99",

@@ -79,6 +79,22 @@ async def gather(world: ApiWorld) -> list[Reply]:
     await note("PatchTemplateNameResponse", "PATCH", "/api/v1/template/rename", rename)
     await note("GetTemplateResponse", "GET", template)
     await note("GetTemplatesResponse", "GET", "/api/v1/templates")
+    model, first = "/api/v1/models/m", "/api/v1/models/m/versions/1"
+    await note("PostModelResponse", "POST", "/api/v1/models", {"name": "m", "labels": ["a"]})
+    uuid = {"checkpointUuid": "c-1"}
+    await note("PostModelVersionResponse", "POST", f"{model}/versions", uuid)
+    await note("PatchModelResponse", "PATCH", model, {"metadata": {"a": 1}})
+    await note("PatchModelVersionResponse", "PATCH", first, {"name": "n"})
+    await note("GetModelsResponse", "GET", "/api/v1/models")
+    await note("GetModelResponse", "GET", model)
+    await note("GetModelVersionsResponse", "GET", f"{model}/versions")
+    await note("GetModelVersionResponse", "GET", first)
+    await note("GetModelLabelsResponse", "GET", "/api/v1/model/labels")
+    kind = "TRIAL_SOURCE_INFO_TYPE_INFERENCE"
+    used = {"trialId": trial, "checkpointUuid": "c-1", "trialSourceInfoType": kind}
+    source = {"trialSourceInfo": used}
+    await note("ReportTrialSourceInfoResponse", "POST", "/api/v1/trial-source-info", source)
+    await note("GetTrialMetricsByModelVersionResponse", "GET", f"{first}/metrics")
     create = {"config": SINGLE, "activate": False, "parentId": id_}
     await note("CreateExperimentResponse", "POST", "/api/v1/experiments", create)
     for text in (SINGLE, ASHA):

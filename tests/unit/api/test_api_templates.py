@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select
 
-from master.core.expconf.templates import MAX_NAME
+from master.core.names import MAX_NAME
 from master.store import tables
 from master.templates import service
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world

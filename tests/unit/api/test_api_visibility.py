@@ -11,6 +11,7 @@ from master.api.services import Reads
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
 from master.experiments.queries.experiments import ExperimentFilter
+from master.models.queries import ModelFilter
 from master.store.paging import Page
 from master.tasks.interactive_queries import InteractiveFilter
 from master.templates.queries import TemplateFilter
@@ -30,6 +31,7 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
     launched = await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
     command = launched["command"]["id"]
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("POST", "/api/v1/models", {"name": "mine"})
     reads: Reads = world.app.state.api.reads
     single: list[Callable[[Visibility], Awaitable[object]]] = [
         lambda v: reads.experiments.experiment(experiment, v),
@@ -47,6 +49,8 @@ async def test_what_is_in_other_workspaces_is_not_found(world: ApiWorld) -> None
         lambda v: reads.interactive.task(command, v),
         lambda v: reads.templates.template("mine", v),
         lambda v: reads.templates.applied("mine", v),
+        lambda v: reads.models.model("mine", v),
+        lambda v: reads.workspaces.by_name("Uncategorized", v),
     ]
     for read in single:
         await read(EVERYTHING)
@@ -59,6 +63,7 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
     experiment = await world.create()
     await world.ok("POST", "/api/v1/commands", {"config": {"entrypoint": ["true"]}})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("POST", "/api/v1/models", {"name": "mine", "labels": ["a"]})
     reads: Reads = world.app.state.api.reads
     page = Page()
 
@@ -74,15 +79,18 @@ async def test_lists_leave_out_what_is_in_other_workspaces(world: ApiWorld) -> N
         projects = await reads.workspaces.projects(0, NamedFilter(), page, visible)
         by_name = Page(sort="name")
         templates = await reads.templates.templates(TemplateFilter(), by_name, visible)
+        models = await reads.models.models(ModelFilter(), page, visible)
+        labels = await reads.models.labels(visible)
         return [
+            *(models.total, len(labels)),
             *(experiments.total, trials.total, commands.total),
             *(workspaces.total, projects.total, templates.total),
             *(sum(active.values()), len(runs)),
         ]
 
-    assert await listed(EVERYTHING) == [1, 1, 1, 1, 1, 1, 1, 1]
-    assert await listed(HERE) == [1, 1, 1, 1, 1, 1, 1, 1]
-    assert await listed(ELSEWHERE) == [0, 0, 0, 0, 0, 0, 0, 0]
+    assert await listed(EVERYTHING) == [1] * 10
+    assert await listed(HERE) == [1] * 10
+    assert await listed(ELSEWHERE) == [0] * 10
 
 
 async def test_live_tasks_and_waiting_ones_are_those_of_visible_workspaces(

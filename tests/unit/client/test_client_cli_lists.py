@@ -52,6 +52,18 @@ def full(cluster: ScriptedMaster) -> ScriptedMaster:
     return cluster
 
 
+@pytest.mark.parametrize(
+    ("options", "omitted"),
+    [([], True), (["--csv"], True), (["--json", "--columns", "id"], True), (["--json"], False)],
+)
+def test_configurations_are_asked_for_only_where_they_are_printed(
+    cluster: ScriptedMaster, options: list[str], omitted: bool
+) -> None:
+    assert det(cluster, "e", "list", *options).exit_code == 0
+    (asked,) = (a for a in cluster.asked if a.path == "/api/v1/experiments")
+    assert ("omitConfig" in asked.query) == omitted
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "text"), LISTS)
 def test_every_list_prints_plain_text_json_and_csv(

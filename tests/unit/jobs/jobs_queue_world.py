@@ -24,6 +24,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.jobs.ports import JobFacts
 from master.jobs.service import JobService
 from master.store.store import Store
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import JobOrder
 from rm_backends.views import JobInPool, PoolView, QueueEntry, QueueState, jobs_of
 from windlass.base.clock import ManualClock
@@ -162,6 +163,7 @@ class MemoryCluster:
             allocations=cast("Any", self),
             store=store,
             clock=ManualClock(NOW),
+            rules=WorkspaceRules(store, lambda: self.settings),
         )
 
     def place(self, job_id: str) -> tuple[Decimal | None, int | None]:

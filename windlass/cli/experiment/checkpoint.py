@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from windlass.cli.connect import client_for
 from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, show
 from windlass.cli.experiment.show import list_checkpoints
 from windlass.cli.groups import command_group
+from windlass.cli.metadata import RemoveOption, SetOption, changed
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.text import notice, print_json, see_log
 from windlass.cli.output.times import UtcOption
@@ -96,36 +96,16 @@ def rm(
 def metadata(
     ctx: typer.Context,
     uuid: CheckpointUuid,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Add or change a key; VALUE may be JSON."),
-    ] = None,
-    remove: Annotated[
-        list[str] | None, typer.Option("--remove", metavar="KEY", help="Remove a key.")
-    ] = None,
+    change: SetOption = None,
+    remove: RemoveOption = None,
 ) -> None:
     """Show or change the metadata of a checkpoint. The files in storage stay as they are."""
     client = client_for(ctx)
     known = dict(client.checkpoint(uuid).get("metadata") or {})
     if change or remove:
-        for key in remove or ():
-            if key not in known:
-                raise InvalidArgument(f"Checkpoint {uuid} has no metadata {key!r}")
-            del known[key]
-        for pair in change or ():
-            key, equals, value = pair.partition("=")
-            if not key or not equals:
-                raise InvalidArgument(f"--set {pair}: expected KEY=VALUE")
-            known[key] = _value(value)
-        known = client.set_checkpoint_metadata(uuid, known)["metadata"]
+        new = changed(known, change, remove, what=f"Checkpoint {uuid}")
+        known = client.set_checkpoint_metadata(uuid, new)["metadata"]
     print_json(known)
-
-
-def _value(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _parsed(uuids: str) -> list[str]:

@@ -65,7 +65,12 @@ def list_experiments(
         replace(out, sort="").show(table, experiments)
     else:
         archived = None if everybody else False
-        experiments = client.experiments(user=user, archived=archived, newest=out.limit)
+        experiments = client.experiments(
+            user=user,
+            archived=archived,
+            newest=out.limit,
+            configs=out.as_json and not out.columns,
+        )
         out.show(EXPERIMENTS, experiments)
     if out.as_json:
         return

@@ -41,9 +41,16 @@ class Column:
             return self.value(row)
         if isinstance(self.value, int):
             return row[self.value]
+        if "." not in self.value:
+            return (row or {}).get(self.value)
         for key in self.value.split("."):
             row = (row or {}).get(key)
         return row
+
+    def cells(self, rows: Iterable[Any]) -> list[str]:
+        """As they are printed."""
+        shown = map(self.form, map(self.of, rows))
+        return [value if type(value) is str else cell(value) for value in shown]
 
 
 STATE = Column("State", "state", state_name)
@@ -106,7 +113,8 @@ class Table:
     def print(self, rows: Iterable[Any], *, as_csv: bool = False) -> None:
         """A table that fits the terminal; without a terminal, aligned columns that are never cut."""
         headers = [column.name for column in self.columns]
-        text = [[cell(column.form(column.of(row))) for column in self.columns] for row in rows]
+        rows = list(rows)
+        text = [list(row) for row in zip(*(c.cells(rows) for c in self.columns), strict=True)]
         if as_csv:
             csv.writer(sys.stdout, lineterminator="\n").writerows([headers, *text])
         elif not sys.stdout.isatty():

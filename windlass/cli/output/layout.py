@@ -113,7 +113,6 @@ def _index(shown: Sequence[int], headers: Sequence[str], name: str) -> int | Non
 
 
 def print_columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(r[i]) for r in [headers, *rows]) for i in range(len(headers))]
-    for row in [headers, *rows]:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(line.rstrip())
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in [headers, *rows])
+    typer.echo("\n".join(lines))

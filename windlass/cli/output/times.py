@@ -34,4 +34,5 @@ def local_time(timestamp: str | float | None) -> str:
         )
     except ValueError:
         return str(timestamp)
-    return moment.astimezone(UTC if _in_utc.get() else None).strftime("%Y-%m-%d %H:%M:%S %Z")
+    shown = moment.astimezone(UTC if _in_utc.get() else None)
+    return f"{shown.replace(tzinfo=None).isoformat(' ', 'seconds')} {shown.tzname()}"

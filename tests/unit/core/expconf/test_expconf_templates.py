@@ -17,16 +17,15 @@ from master.core.expconf.kinds import CommandConfig, NotebookConfig, ShellConfig
 from master.core.expconf.parsing.documents import read_document
 from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.templates import (
-    MAX_NAME,
     Template,
     check_template,
     known_part,
     naming,
     new_name,
     over_template,
-    plain_name,
     task_over_template,
 )
+from master.core.names import MAX_NAME, plain_name
 from windlass.base.errors import InvalidArgument, InvalidConfig
 
 EXPERIMENTS = "experiments cannot use this template: "

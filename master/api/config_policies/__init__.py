@@ -1,0 +1,1 @@
+"""Config policies: what administrators fix for the work of others."""

@@ -1,0 +1,1 @@
+"""The model registry: models, their versions, and the trials that use them."""

@@ -1,0 +1,1 @@
+"""Config policies, stored: of the cluster and of workspaces, for experiments and for tasks."""

@@ -1,0 +1,1 @@
+"""Which pools are kept for some workspaces."""

@@ -1,0 +1,44 @@
+"""Reads of bindings: a pool without any is everybody's, one with bindings is of those workspaces alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from sqlalchemy import select
+
+from master.store import tables
+from master.store.store import Store
+from windlass.base.errors import InvalidArgument
+
+_B = tables.PoolBinding
+
+
+class PoolBindingQueries:
+    def __init__(self, store: Store, pools: Callable[[], Collection[str]]) -> None:
+        """`pools`: those of master.yaml. A binding to another one stays, without effect."""
+        self._store = store
+        self.pools = pools
+
+    async def workspaces(self, pool: str) -> list[int]:
+        """In order of their ids."""
+        return await self._store.read(
+            select(_B.workspace_id).where(_B.pool == pool).order_by(_B.workspace_id)
+        )
+
+    async def usable(self, workspace_id: int) -> list[str]:
+        """By name."""
+        rows = await self._store.read(select(_B))
+        bound = {row.pool for row in rows}
+        own = {row.pool for row in rows if row.workspace_id == workspace_id}
+        return sorted(pool for pool in self.pools() if pool not in bound or pool in own)
+
+    async def require_usable(self, pool: str, workspace_id: int) -> None:
+        """Raises InvalidArgument for a pool that is kept for other workspaces."""
+        bound = await self.workspaces(pool)
+        if not bound or workspace_id in bound:
+            return
+        usable = ", ".join(await self.usable(workspace_id)) or "none"
+        raise InvalidArgument(
+            f"resource pool '{pool}' is not available to workspace {workspace_id}, being kept for others: "
+            f"use one of {usable}, or ask an administrator to bind it"
+        )

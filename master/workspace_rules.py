@@ -1,0 +1,34 @@
+"""What administrators have fixed for the work of a workspace: config policies, and the pools that it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from master.config_policies.queries import ConfigPolicyQueries
+from master.core.expconf.policies import Policies, WorkloadType
+from master.core.jobs import JobChange, JobType, SetPool
+from master.pool_bindings.queries import PoolBindingQueries
+from master.store.store import Store
+
+
+class WorkspaceRules:
+    """Read anew for each submission and each change: what an administrator says counts at once."""
+
+    def __init__(self, store: Store, pools: Callable[[], Collection[str]]) -> None:
+        """`pools`: those of master.yaml."""
+        self.config_policies = ConfigPolicyQueries(store)
+        self.pool_bindings = PoolBindingQueries(store, pools)
+
+    async def policies(self, workspace_id: int, workload: WorkloadType) -> Policies:
+        return await self.config_policies.effective(workspace_id, workload)
+
+    async def require_pool(self, pool: str, workspace_id: int) -> None:
+        """Raises InvalidArgument for a pool that is kept for other workspaces."""
+        await self.pool_bindings.require_usable(pool, workspace_id)
+
+    async def require_change(self, change: JobChange, workspace_id: int, job: JobType) -> None:
+        """Of a job that is in the queue. Raises InvalidArgument."""
+        policies = await self.policies(workspace_id, WorkloadType.of(job))
+        policies.require_change(change)
+        if isinstance(change, SetPool):
+            await self.require_pool(change.pool, workspace_id)

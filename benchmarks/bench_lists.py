@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -30,29 +30,38 @@ from tests.fakes.stored_rows import NOW, experiment, trial
 from tests.real_cluster import RealCluster
 from windlass.base.clock import ManualClock
 
-EXPERIMENTS, TRIALS = sized((10_000, 2_000), (20, 10))
+EXPERIMENTS, TRIALS, USERS = sized((10_000, 2_000, 10_000), (20, 10, 20))
 BUDGET_S = 1.0
 AT_ONCE = 500
+OF_USERS = 10
+"""Id of the first one: there are others already."""
 ROUNDS = sized(5, 1)
 
 
-def units(experiments: int, trials: int) -> Iterator[UnitOfWork]:
-    for make, table, count in (
-        (experiment, tables.Experiment, experiments),
-        (trial, tables.Trial, trials),
+def user(id_: int) -> dict[str, Any]:
+    times = {"created_at": NOW, "modified_at": NOW}
+    return {"id": id_, "username": f"user-{id_}", "display_name": f"User {id_}", **times}
+
+
+def units(experiments: int, trials: int, users: int) -> Iterator[UnitOfWork]:
+    for make, table, first, count in (
+        (experiment, tables.Experiment, 1, experiments),
+        (trial, tables.Trial, 1, trials),
+        (user, tables.User, OF_USERS, users),
     ):
-        for start in range(1, count + 1, AT_ONCE):
+        end = first + count
+        for start in range(first, end, AT_ONCE):
             unit = UnitOfWork()
-            unit.insert(table, *map(make, range(start, min(start + AT_ONCE, count + 1))))
+            unit.insert(table, *map(make, range(start, min(start + AT_ONCE, end))))
             yield unit
 
 
-async def fill(file: Path, experiments: int, trials: int) -> None:
+async def fill(file: Path, experiments: int, trials: int, users: int) -> None:
     store = await Store.open(f"sqlite:///{file}", clock=ManualClock(NOW))
     await store.take_lease("bench")
     writing = asyncio.create_task(store.run())
     try:
-        for unit in units(experiments, trials):
+        for unit in units(experiments, trials, users):
             await store.commit(unit)
         await store.give_back_lease()
     finally:
@@ -91,17 +100,17 @@ def run(cluster: RealCluster, words: tuple[str, ...], env: dict[str, str]) -> To
     )
 
 
-COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"))
+COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"), ("user", "list"))
 
 
-def measure(experiments: int, trials: int) -> dict[tuple[str, ...], Took]:
+def measure(experiments: int, trials: int, users: int) -> dict[tuple[str, ...], Took]:
     pools = {"resource_pools": [{"pool_name": "default"}]}
     with (
         tempfile.TemporaryDirectory() as folder,
         RealCluster(Path(folder), pools) as cluster,
     ):
         cluster.stop_master()
-        asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials))
+        asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials, users))
         cluster.start_master()
         env = {
             "HOME": str(cluster.folder),
@@ -118,7 +127,7 @@ def measure(experiments: int, trials: int) -> dict[tuple[str, ...], Took]:
 def main() -> int:
     arguments(__doc__).parse_args()
     print_calibration()
-    few, many = measure(1, 1), measure(EXPERIMENTS, TRIALS)
+    few, many = measure(1, 1, 1), measure(EXPERIMENTS, TRIALS, USERS)
     print(f"{EXPERIMENTS} experiments, one of {TRIALS} trials; budget {BUDGET_S} s for a command")
     for words, took in many.items():
         print(

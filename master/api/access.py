@@ -96,6 +96,12 @@ def require(
         raise PermissionDenied(refusal(principal, action, target, _owner_name(api, target)))
 
 
+def require_password_login(principal: Principal, what: str) -> None:
+    """Who finds an access token may not stay longer than it is valid. Raises PermissionDenied."""
+    if principal.access_token_id is not None:
+        raise PermissionDenied(f"an access token cannot {what}: log in with a password")
+
+
 def _owner_name(api: ApiContext, target: Target) -> str:
     if target.owner_id is None:
         return ""

@@ -15,8 +15,10 @@ from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.api.http.held import ServerStop
 from master.auth.issued_tokens import IssuedTokens
+from master.auth.login_queries import LoginQueries
 from master.auth.ownership import OwnershipQueries
 from master.auth.service import AuthService
+from master.auth.user_settings import UserSettings
 from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
@@ -195,6 +197,7 @@ class Services:
     store: Store
     blobs: BlobStore
     auth: AuthService
+    user_settings: UserSettings
     experiments: ExperimentService
     tasks: InteractiveService
     generic: GenericTasks
@@ -266,6 +269,7 @@ class Reads:
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
+        self.logins = LoginQueries(store)
         self.models = ModelQueries(store)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from master.api.services import ApiContext
-from master.auth.permissions import Target
+from master.auth.permissions import Action, Target, allowed
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING
@@ -139,3 +139,21 @@ async def project_target(api: ApiContext, project_id: int, by: Principal) -> Tar
 async def user_target(api: ApiContext, user_id: int) -> Target:
     api.services.auth.user(user_id)
     return Target(kind="user", id=user_id, owner_id=user_id)
+
+
+def session_target(api: ApiContext, session_id: int, by: Principal) -> Target:
+    """Raises NotFound also for one that `by` may not see."""
+    owner = api.services.auth.session(session_id).session.user_id
+    target = Target(kind="session", id=session_id, owner_id=owner)
+    if not allowed(by, Action.MANAGE_SESSIONS, target):
+        raise NotFound("session", session_id)
+    return target
+
+
+async def token_target(api: ApiContext, token_id: int, by: Principal) -> Target:
+    """Raises NotFound also for one that `by` may not see."""
+    row = await api.reads.logins.token(token_id)
+    target = Target(kind="access token", id=token_id, owner_id=row.token.user_id)
+    if not allowed(by, Action.VIEW_TOKENS, target):
+        raise NotFound("access token", token_id)
+    return target

@@ -16,6 +16,7 @@ from master.allocations.service import AllocationService
 from master.api.http.held import ServerStop
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.ownership import OwnershipQueries
+from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
@@ -195,6 +196,7 @@ class Services:
     templates: TemplateService
     workspaces: WorkspaceService
     projects: ProjectService
+    roles: RoleService
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService

@@ -15,7 +15,7 @@ from sqlmodel import select
 
 from agent_bootstrap.container_options import OsUser
 from master.auth.passwords import Passwords
-from master.auth.principal import AllocationTokens, Principal, TaskIdentity
+from master.auth.principal import AllocationTokens, Principal, Rules, TaskIdentity
 from master.auth.sessions import LoginSession, Sessions
 from master.auth.throttle import LoginThrottle, Source
 from master.auth.users import (
@@ -77,6 +77,11 @@ class AuthService:
         self._users: dict[int, User] = {}
         self._sessions = Sessions()
         self._allocation_tokens: AllocationTokens | None = None
+        self._rules_of: Callable[[int], Rules | None] = lambda user_id: None
+
+    def register_rules(self, rules_of: Callable[[int], Rules | None]) -> None:
+        """What decides for each user from now on, in the place of the basic rules."""
+        self._rules_of = rules_of
 
     def register_allocation_tokens(self, tokens: AllocationTokens) -> None:
         """Who can say which allocation a token belongs to. Until then no allocation token is valid."""
@@ -364,11 +369,13 @@ class AuthService:
                 name=user.username,
                 admin=user.admin,
                 changes_others_work=self._others_change_work,
+                rules=self._rules_of(user.id),
             )
         return Principal(
             user_id=user.id,
             name=user.username,
             admin=user.admin,
+            rules=self._rules_of(user.id),
             allocation_id=task.allocation_id,
             task_id=task.task_id,
             experiment_id=task.experiment_id,

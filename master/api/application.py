@@ -37,6 +37,8 @@ from master.api.logs import routes as logs
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
+from master.api.roles import groups as user_groups
+from master.api.roles import routes as roles
 from master.api.route_table import RouteTable
 from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
@@ -99,6 +101,8 @@ ROUTES: Sequence[BaseRoute] = (
     *resource_pools.router.routes,
     *jobs.router.routes,
     *users.router.routes,
+    *user_groups.router.routes,
+    *roles.router.routes,
     *workspaces.router.routes,
     *projects.router.routes,
     *templates.router.routes,
@@ -127,7 +131,8 @@ def build_app(services: Services) -> DescribedApp:
         redirect_slashes=False,
     )
     app.state.api = make_api(services)
-    errors.install(app, pages.error_page)
+    shows_roles = services.config.security.authz.shows_roles
+    errors.install(app, pages.error_page, shows_roles=shows_roles)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.

@@ -48,12 +48,15 @@ class Action(StrEnum):
     VIEW_MASTER_CONFIG = "view master config"
     VIEW_MASTER_LOGS = "view master logs"
     CREATE_EXPERIMENT = "create experiment"
+    PREVIEW_SEARCH = "preview search"
     UPDATE_EXPERIMENT = "update experiment"
     UPDATE_METADATA = "update experiment metadata"
     END_EXPERIMENT = "end experiment"
     """Cancel or kill it."""
     DELETE_EXPERIMENT = "delete experiment"
     """Or files of it."""
+    DELETE_CHECKPOINTS = "delete checkpoints"
+    """Or say how many are kept."""
     MOVE_EXPERIMENT = "move experiment"
     TAKE_EXPERIMENT = "take experiment"
     """Into the workspace that it is moved to."""
@@ -78,9 +81,12 @@ class Action(StrEnum):
     ADMINISTRATE_USERS = "administrate users"
     VIEW_GROUPS = "view groups"
     """Those that one is in, or all."""
+    VIEW_ALL_GROUPS = "view all groups"
+    """And all roles, whoever holds them."""
     UPDATE_GROUPS = "update groups"
     VIEW_ROLES = "view roles"
     ASSIGN_ROLES = "assign roles"
+    UPDATE_ROLES = "update roles"
     ADMINISTRATE_CLUSTER = "administrate cluster"
     """Its message, the log level of the master, deleting old logs."""
     USE_SESSION = "use session"
@@ -162,10 +168,12 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_MASTER_CONFIG: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_MASTER_LOGS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.CREATE_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.PREVIEW_SEARCH: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_METADATA: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.END_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.EXPERIMENT),
     Action.DELETE_EXPERIMENT: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.DELETE_CHECKPOINTS: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.MOVE_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.TAKE_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
     Action.REPORT: PermissionRule(Users.OWNER, Tasks.ITSELF),
@@ -184,9 +192,11 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.ADMINISTRATE_USERS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_GROUPS: _READ,
+    Action.VIEW_ALL_GROUPS: _READ,
     Action.UPDATE_GROUPS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_ROLES: _READ,
     Action.ASSIGN_ROLES: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.UPDATE_ROLES: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.ADMINISTRATE_CLUSTER: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.USE_SESSION: _READ,
 }

@@ -99,11 +99,11 @@ async def get_master(api: TheApi) -> Reply[MasterReply]:
             "externalLoginUri": "",
             "externalLogoutUri": "",
             "branding": "determined",
-            "rbacEnabled": False,
+            "rbacEnabled": api.services.config.security.authz.shows_roles,
             "product": Product.UNSPECIFIED,
             "featureSwitches": list(api.services.config.feature_switches),
             "userManagementEnabled": True,
-            "strictJobQueueControl": False,
+            "strictJobQueueControl": api.services.config.security.authz.strict_job_queue_control,
             "hasCustomLogo": False,
             "clusterMessage": message.shown(api.services.messages.active()),
         }

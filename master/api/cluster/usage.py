@@ -125,7 +125,7 @@ SUM_COLUMNS = ("aggregation_type", "aggregation_key", "date", "seconds")
 
 
 @router.get("/resources/allocation/allocations-csv", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def allocations_csv(
     query: Annotated[InTime, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -159,7 +159,7 @@ def _allocation_cells(one: UsedAllocation, interval: Interval, now: datetime) ->
 
 
 @router.get("/resources/allocation/raw", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
     """What experiments ran within the time."""
     interval, now = query.interval(), api.services.clock.now()
@@ -174,7 +174,7 @@ async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheA
 
 
 @router.get("/api/v1/resources/allocation/raw")
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def raw(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Reply[RawReply]:
     """What experiments ran within the time."""
     interval, now = query.interval(), api.services.clock.now()
@@ -215,7 +215,7 @@ def _raw_cells(entry: RawEntry) -> tuple[Cell, ...]:
 
 
 @router.get("/resources/allocation/aggregated", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def aggregated_csv(
     query: Annotated[InDays, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -233,7 +233,7 @@ async def aggregated_csv(
 
 
 @router.get("/api/v1/resources/allocation/aggregated")
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def aggregated(
     query: Annotated[InDays, Query()], visible: Visible, api: TheApi
 ) -> Reply[AggregatedReply]:

@@ -55,8 +55,28 @@ class FullJob(TypedDict):
     full: Job
 
 
+class Limited(TypedDict):
+    """Of a job that the caller may not see: what it takes of the pool."""
+
+    jobId: str
+    type: JobType
+    resourcePool: str
+    priority: int | None
+    weight: float
+    workspaceId: int
+    progress: Number | None
+    summary: JobSummary | None
+    isPreemptible: bool
+    requestedSlots: int
+    allocatedSlots: int
+
+
+class LimitedJob(TypedDict):
+    limited: Limited
+
+
 class FullJobsReply(TypedDict):
-    jobs: list[FullJob]
+    jobs: list[FullJob | LimitedJob]
     pagination: Pagination
 
 

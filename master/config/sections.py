@@ -289,7 +289,7 @@ class OwnRole(Section):
     id: Annotated[Integer, Field(ge=FIRST_OWN_ID)]
     """By which assignments name it: it must stay the same."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
-    permissions: Annotated[tuple[str, ...], AfterValidator(_known_permissions)]
+    permissions: Annotated[Items[str], AfterValidator(_known_permissions)]
     """As the REST API names them, with or without `PERMISSION_TYPE_`."""
 
 
@@ -322,7 +322,7 @@ class Authz(Section):
     strict_job_queue_control: bool = False
     """Whether only those with the permission CONTROL_STRICT_JOB_QUEUE (with type basic: administrators) change places
     and priorities in the job queue."""
-    roles: Annotated[tuple[OwnRole, ...], AfterValidator(_different_roles)] = ()
+    roles: Annotated[Items[OwnRole], AfterValidator(_different_roles)] = ()
     """Our own key: roles beside the ten fixed ones."""
 
     @property

@@ -44,20 +44,33 @@ missing | token describe 1
 missing | token edit 1 --description x
 missing | token revoke 1
 Unauthenticated | token login x
-Enterprise Edition | user-group list
-Enterprise Edition | user-group create g
-Enterprise Edition | user-group describe g
-Enterprise Edition | user-group add-user g someone
-Enterprise Edition | user-group remove-user g someone
-Enterprise Edition | user-group change-name g h
-Enterprise Edition | user-group delete g
-Enterprise Edition | rbac list-roles
-Enterprise Edition | rbac my-permissions
-Enterprise Edition | rbac assign-role Viewer -u someone
-Enterprise Edition | rbac describe-role Viewer
-Enterprise Edition | rbac list-groups-roles g
-Enterprise Edition | rbac list-users-roles someone
-Enterprise Edition | rbac unassign-role Viewer -u someone
+ok | user-group create g --add-user someone
+already exists | user-group create g
+ok | user-group list
+ok | user-group list --json
+ok | user-group list --groups-user-belongs-to someone
+ok | user-group describe g
+ok | user-group add-user g determined
+already exists | user-group add-user g determined
+ok | user-group remove-user g someone
+ok | user-group change-name g h
+could not find user group name g | user-group describe g
+ok | rbac list-roles
+ok | rbac list-roles --exclude-global-roles
+ok | rbac my-permissions
+ok | rbac assign-role Viewer -u someone
+ok | rbac assign-role Editor -g h -w Uncategorized
+already exists | rbac assign-role Viewer -u someone
+cannot be assigned to a local scope | rbac assign-role ClusterAdmin -u someone -w Uncategorized
+could not find role name Nobody | rbac assign-role Nobody -u someone
+ok | rbac describe-role Viewer
+ok | rbac list-groups-roles h
+ok | rbac list-users-roles someone
+ok | rbac list-users-roles determined
+ok | workspace list-members Uncategorized
+ok | rbac unassign-role Viewer -u someone
+not found | rbac unassign-role Viewer -u someone
+ok | user-group delete h --yes
 Enterprise Edition | oauth client list
 Enterprise Edition | oauth client add n d
 Enterprise Edition | oauth client remove x
@@ -245,7 +258,6 @@ VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
 delete_DeleteGlobalConfigPolicies
-delete_DeleteGroup
 delete_DeleteModel
 delete_DeleteModelVersion
 delete_DeleteWebhook
@@ -254,8 +266,6 @@ delete_UnbindRPFromWorkspace
 get_CurrentUser
 get_GetAccessTokens
 get_GetGlobalConfigPolicies
-get_GetGroup
-get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
 get_GetModel
@@ -263,10 +273,7 @@ get_GetModelLabels
 get_GetModelVersion
 get_GetModelVersions
 get_GetModels
-get_GetPermissionsSummary
 get_GetProjectsByUserActivity
-get_GetRolesAssignedToGroup
-get_GetRolesAssignedToUser
 get_GetTaskAcceleratorData
 get_GetTrialMetricsByModelVersion
 get_GetTrialProfilerAvailableSeries
@@ -276,21 +283,15 @@ get_GetWebhooks
 get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
 get_ListWorkspacesBoundToRP
-patch_AssignMultipleGroups
 patch_PatchAccessToken
 patch_PatchModel
 patch_PatchModelVersion
 patch_PatchUsers
 patch_PatchWebhook
 post_ArchiveModel
-post_AssignRoles
 post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
-post_CreateGroup
 post_DeleteRuns
-post_GetGroups
-post_GetRolesByID
-post_ListRoles
 post_MoveModel
 post_PostAccessToken
 post_PostModel
@@ -299,17 +300,14 @@ post_PostTrialProfilerMetricsBatch
 post_PostUserActivity
 post_PostUserSetting
 post_PostWebhook
-post_RemoveAssignments
 post_ReportTrialSourceInfo
 post_ResetUserSetting
-post_SearchRolesAssignableToScope
 post_SetUserPassword
 post_TestWebhook
 post_UnarchiveModel
 put_OverwriteRPWorkspaceBindings
 put_PutGlobalConfigPolicies
 put_PutWorkspaceConfigPolicies
-put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
@@ -365,7 +363,11 @@ are of Kubernetes, which this cluster does not use | delete_DeleteWorkspaceNames
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("walk")
-    with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
+    settings = {
+        "resource_pools": [{"pool_name": "default"}],
+        "security": {"authz": {"rbac_ui_enabled": True}},
+    }
+    with RealCluster(folder, settings) as cluster:
         cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 

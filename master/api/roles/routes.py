@@ -147,7 +147,7 @@ async def roles_of_user(
 ) -> Reply[RolesWithAssignmentsReply]:
     """The user's own, and those of the user's groups."""
     api.services.auth.user(user_id)
-    if user_id != by.user_id and not allowed(by, Action.ASSIGN_ROLES, ANYWHERE):
+    if user_id != by.user_id and not allowed(by, Action.VIEW_ALL_GROUPS, ANYWHERE):
         raise denial(by, Action.ASSIGN_ROLES)
     held = visible_assignments(api, by, api.services.roles.of_user(user_id))
     return reply({"roles": wire.assigned_roles(api, held)})

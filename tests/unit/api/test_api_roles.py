@@ -152,7 +152,6 @@ async def test_roles_are_assigned_read_and_removed(world: ApiWorld) -> None:
     assert [one["roleId"] for one in of_group["assignments"]] == [5]
     by_id = await world.ok("POST", f"{ROLES}/search/by-ids", {"roleIds": [5, 4]}, token=member)
     assert [one["role"]["name"] for one in by_id["roles"]] == ["Editor", "Viewer"]
-    await world.refused(403, "GET", f"{ROLES}/search/by-user/1", token=member)
     assert await held_in(world, w) == {
         "users": ["admin", "ann"],
         "groups": [],
@@ -268,6 +267,10 @@ async def test_others_see_only_their_own_groups(rbac: ApiWorld) -> None:
     await rbac.ok("GET", f"{GROUPS}/{mine}", token=other)
     await rbac.refused(404, "GET", f"{GROUPS}/{others}", token=other)
     await rbac.refused(404, "GET", f"{ROLES}/search/by-group/{others}", token=other)
+    await rbac.ok("GET", f"{ROLES}/search/by-user/2", token=other)
+    await rbac.refused(403, "GET", f"{ROLES}/search/by-user/1", token=other)
+    by_ids = f"{ROLES}/search/by-ids"
+    await rbac.refused(403, "POST", by_ids, {"roleIds": [4]}, token=other)
 
 
 async def test_clients_are_told_of_roles_as_the_configuration_says(

@@ -39,6 +39,7 @@ from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import routes as resource_pools
 from master.api.roles import groups as user_groups
 from master.api.roles import routes as roles
+from master.api.roles.sight import shows_roles
 from master.api.route_table import RouteTable
 from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
@@ -131,8 +132,8 @@ def build_app(services: Services) -> DescribedApp:
         redirect_slashes=False,
     )
     app.state.api = make_api(services)
-    shows_roles = services.config.security.authz.shows_roles
-    errors.install(app, pages.error_page, shows_roles=shows_roles)
+    told = shows_roles(services.config.security.authz)
+    errors.install(app, pages.error_page, shows_roles=told)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.

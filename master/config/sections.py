@@ -289,6 +289,7 @@ class OwnRole(Section):
     id: Annotated[Integer, Field(ge=FIRST_OWN_ID)]
     """By which assignments name it: it must stay the same."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+    """By which clients name it."""
     permissions: Annotated[Items[str], AfterValidator(_known_permissions)]
     """As the REST API names them, with or without `PERMISSION_TYPE_`."""
 
@@ -324,11 +325,6 @@ class Authz(Section):
     and priorities in the job queue."""
     roles: Annotated[Items[OwnRole], AfterValidator(_different_roles)] = ()
     """Our own key: roles beside the ten fixed ones."""
-
-    @property
-    def shows_roles(self) -> bool:
-        """Whether clients are told of them."""
-        return self.type == "rbac" if self.rbac_ui_enabled is None else self.rbac_ui_enabled
 
 
 Days: TypeAlias = Annotated[Integer, Field(ge=-1, le=UNLIMITED_TOKEN_DAYS)]

@@ -42,7 +42,9 @@ class DetGroup(RootGroup):
         "template": LazyGroup("cluster.template", "Manage templates of configuration.", "tpl"),
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
+        "rbac": LazyGroup("cluster.rbac", "Give and take roles; show who holds them."),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
+        "user-group": LazyGroup("cluster.user_group", "Manage groups of users."),
         "workspace": LazyGroup("cluster.workspace", "Manage workspaces.", "w"),
     }
 

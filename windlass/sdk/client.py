@@ -10,6 +10,7 @@ from urllib.parse import quote
 from windlass.base.errors import NotFound
 from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
+from windlass.sdk.roles import Groups, Roles
 from windlass.sdk.templates import Templates
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
@@ -69,6 +70,12 @@ class Client:
         """The user's sessions end by it."""
         body = {"password": hash_password(password), "isHashed": True}
         self.session.request("PATCH", f"/api/v1/users/{user_id}", body=body)
+
+    def groups(self) -> Groups:
+        return Groups(self.session)
+
+    def roles(self) -> Roles:
+        return Roles(self.session)
 
     def fleet(self) -> Json:
         """The instances of elastic pools, and what they have cost."""

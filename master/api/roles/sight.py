@@ -7,8 +7,14 @@ from collections.abc import Iterable, Sequence
 from master.api.services import ApiContext
 from master.auth.permissions import ANYWHERE, CLUSTER, Action, allowed, visibility
 from master.auth.principal import Principal
+from master.config.sections import Authz
 from master.core.roles.groups import Assignment, Group
 from windlass.base.errors import NotFound
+
+
+def shows_roles(authz: Authz) -> bool:
+    """Whether clients are told that there are groups and roles."""
+    return authz.type == "rbac" if authz.rbac_ui_enabled is None else authz.rbac_ui_enabled
 
 
 def sees_group(by: Principal, group: Group) -> bool:

@@ -279,7 +279,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         **below("security.ssh", read_by("master/tasks:*", "key_type rsa_key_size")),
         "security.authz.others_work": "master:others_work",
         "security.authz.type": "master/wiring:type",
-        "security.authz.rbac_ui_enabled": "master/config:rbac_ui_enabled",
+        "security.authz.rbac_ui_enabled": "master/api:rbac_ui_enabled",
         "security.authz.strict_job_queue_control": "master:strict_job_queue_control",
         **below(
             "security.authz.workspace_creator_assign_role",

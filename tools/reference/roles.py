@@ -10,8 +10,9 @@ def roles_page() -> str:
     lines = [
         "# Roles and permissions",
         "",
-        "What each of the fixed roles may do where `security.authz.type` is `rbac` ([roles](../roles.md)). ClusterAdmin may do",
-        "everything. A role with a permission of the cluster alone cannot be assigned to a workspace.",
+        "What each of the fixed roles may do where `security.authz.type` is `rbac` ([roles](../roles.md)).",
+        "ClusterAdmin may do everything.",
+        "A role with a permission of the cluster alone cannot be assigned to a workspace.",
         "",
         "| permission | allows to | cluster alone | roles besides ClusterAdmin |",
         "| --- | --- | --- | --- |",

@@ -233,7 +233,6 @@ ok | workspace create w
 avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
 ok | workspace edit w --name n
-missing | workspace list-members Uncategorized
 ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
 ok | workspace archive n
@@ -311,6 +310,10 @@ put_PutWorkspaceConfigPolicies
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
+' not found | get_GetGroup
+' not found | get_GetRolesAssignedToGroup
+give at least one assignment | post_AssignRoles
+give at least one assignment | post_RemoveAssignments
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate

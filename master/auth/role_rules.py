@@ -23,6 +23,8 @@ class Need:
     """In the workspace of the target, or in the cluster; None: everybody may."""
     sees: P | None = None
     """What a route for this shows of, if that is another; None: everything."""
+    owner: P | bool = False
+    """What the owner of the target needs instead; True: nothing."""
     in_several: bool = False
     """The route itself looks which of many targets are seen: `ANYWHERE` needs no permission."""
 
@@ -56,7 +58,7 @@ NEEDS: Mapping[Action, Need] = {
     Action.TAKE_PROJECT: Need(P.CREATE_PROJECT, P.VIEW_WORKSPACE),
     Action.VIEW_EXPERIMENTS: _sees(_EXPERIMENT),
     Action.VIEW_ARTIFACTS: _sees(_FILES),
-    Action.VIEW_SECRETS: Need(P.ADMINISTRATE_USER),
+    Action.VIEW_SECRETS: Need(P.ADMINISTRATE_USER, owner=True),
     Action.VIEW_INTERACTIVE: _sees(_TASK),
     Action.VIEW_JOBS: Need(None, _EXPERIMENT),
     Action.VIEW_MASTER_CONFIG: Need(P.VIEW_MASTER_CONFIG),
@@ -83,7 +85,7 @@ NEEDS: Mapping[Action, Need] = {
     Action.DELETE_TEMPLATE: Need(P.DELETE_TEMPLATES, P.VIEW_TEMPLATES),
     Action.UPDATE_AGENTS: Need(P.UPDATE_AGENTS),
     Action.VIEW_AGENT_DETAILS: Need(P.VIEW_SENSITIVE_AGENT_INFO),
-    Action.UPDATE_USER: Need(P.ADMINISTRATE_USER),
+    Action.UPDATE_USER: Need(P.ADMINISTRATE_USER, owner=True),
     Action.ADMINISTRATE_USERS: Need(P.ADMINISTRATE_USER),
     Action.VIEW_GROUPS: _FREE,
     Action.VIEW_ALL_GROUPS: Need(P.ASSIGN_ROLES),
@@ -103,9 +105,11 @@ _SEEN_BY: Mapping[str, P] = {
     "workspace": P.VIEW_WORKSPACE,
     "project": P.VIEW_PROJECT,
     "template": P.VIEW_TEMPLATES,
+    "model": P.VIEW_MODEL_REGISTRY,
     "job": _EXPERIMENT,
+    **dict.fromkeys(("command", "notebook", "shell", "tensorboard", "generic"), _TASK),
 }
-"""By kind of target; of every other one that is in a workspace: `_TASK`."""
+"""By the last word of the kind of target; every other one is seen by everybody."""
 _OF_TASKS: Mapping[P, P] = {
     P.UPDATE_EXPERIMENT: P.UPDATE_NSC,
     _EXPERIMENT: _TASK,
@@ -116,27 +120,26 @@ _INTERACTIVE = ("task", "allocation", "checkpoint", "job")
 """Kinds of targets that are of an interactive task if they are of no experiment."""
 
 
-def permission_for(action: Action, target: Target) -> P | None:
-    """What `action` needs at `target`."""
-    permission = NEEDS[action].permission
-    return _at(permission, target) if permission is not None else None
+def permission_for(principal: Principal, action: Action, target: Target) -> P | None:
+    """What `action` needs at `target`; None: nothing but to see it."""
+    need = NEEDS[action]
+    if need.owner is not False and target.owner_id == principal.user_id:
+        return None if need.owner is True else P(need.owner)
+    return _at(need.permission, target) if need.permission is not None else None
 
 
 def _at(permission: P, target: Target) -> P:
-    of_task = target.kind in _INTERACTIVE and target.experiment_id is None
-    if of_task or _seen_by(target) is _TASK:
+    if _seen_by(target) is _TASK:
         return _OF_TASKS.get(permission, permission)
     return permission
 
 
 def _seen_by(target: Target) -> P | None:
     """None: everybody sees it."""
-    if target.kind in ("cluster", "anywhere", "user"):
-        return None
-    permission = _SEEN_BY.get(target.kind, _TASK)
-    if target.kind in _INTERACTIVE and target.experiment_id is None:
+    noun = target.kind.rpartition(" ")[2]
+    if noun in _INTERACTIVE and target.experiment_id is None:
         return _TASK
-    return permission
+    return _SEEN_BY.get(noun)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,23 +155,19 @@ class RoleRules:
                 return False
             if rule in (Tasks.ITSELF, Tasks.EXPERIMENT):
                 return True
-        own = action in (Action.UPDATE_USER, Action.VIEW_SECRETS)
-        if own and target.owner_id == principal.user_id:
-            return True
         need = NEEDS[action]
         if target.kind == "anywhere":
             return need.in_several or need.permission is None or self._somewhere(need.permission)
-        if need.permission is None:
-            return self._sees(target)
-        here = self.access.allows(_at(need.permission, target), target.workspace_id)
-        return here and self._sees(target)
+        needed = permission_for(principal, action, target)
+        may = needed is None or self.access.allows(needed, target.workspace_id)
+        return may and self._sees(target)
 
     def denial(self, principal: Principal, action: Action, target: Target) -> WindlassError:
         if not self._sees(target):
             return NotFound(target.kind, target.id)
         if principal.task_id is not None and not task_may(principal, RULES[action].tasks, target):
             return PermissionDenied(of_others(target))
-        permission = permission_for(action, target)
+        permission = permission_for(principal, action, target)
         name = "none there is" if permission is None else permission.wire_name
         return PermissionDenied(f"access denied; required permissions: {name}")
 

@@ -98,7 +98,7 @@ async def generic_target(api: ApiContext, task_id: str) -> Target:
         found = await interactive_target(api, task_id, JobType.GENERIC)
     except NotFound:
         raise NotFound("generic task", task_id, HINT) from None
-    return replace(found, kind="generic task")
+    return replace(found, kind="generic task", hint=HINT)
 
 
 async def template_target(api: ApiContext, name: str) -> Target:

@@ -105,6 +105,8 @@ class Target:
     task_id: str | None = None
     allocation_id: str | None = None
     """Set when the target is one allocation: others of the same task may not act on it."""
+    hint: str = ""
+    """What ends the message that it is not there: a hidden one is told in the same words."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}".rstrip()

@@ -164,7 +164,7 @@ class RoleRules:
 
     def denial(self, principal: Principal, action: Action, target: Target) -> WindlassError:
         if not self._sees(target):
-            return NotFound(target.kind, target.id)
+            return NotFound(target.kind, target.id, target.hint)
         if principal.task_id is not None and not task_may(principal, RULES[action].tasks, target):
             return PermissionDenied(of_others(target))
         permission = permission_for(principal, action, target)

@@ -30,7 +30,6 @@ GET /agents/{agent_id}/slots
 GET /agents/{agent_id}/slots/{slot_id}
 GET /master/cluster_message
 GET /resource-pools
-GET /windlass/allocations/{id}/reason
 GET /windlass/fleet
 GET /windlass/fleet/bakes
 GET /windlass/fleet/offers
@@ -242,6 +241,8 @@ POST /allocations/{allocation_id}/resources/{resources_id}/daemon
 POST /allocations/{allocation_id}/signals/ack_preemption
 POST /allocations/{allocation_id}/signals/pending_preemption
 POST /allocations/{allocation_id}/waiting
+allocation: VIEW_EXPERIMENT_ARTIFACTS >
+GET /windlass/allocations/{id}/reason
 job: VIEW_EXPERIMENT_METADATA >
 POST /job-queues
 seen: VIEW_EXPERIMENT_METADATA >

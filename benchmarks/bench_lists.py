@@ -1,9 +1,10 @@
-"""What a person waits for who looks: 10,000 experiments listed, one of 2,000 trials described, both by `det`.
+"""What a person waits for who looks: 10,000 experiments listed, one of 2,000 trials described, 10,000 users listed.
 
     python -m benchmarks.bench_lists
 
-A real master on SQLite; each command a process of its own, from its start to its end. The budget is one second for
-each. The peer is the same command where there is one experiment with one trial.
+A real master on SQLite, asked by `det`; each command a process of its own, from its start to its end. The budget is one
+second for each. The peer is the same command where there is one experiment with one trial, and one user more than the
+first two.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from master.store.unit_of_work import UnitOfWork
 from tests.real_cluster import RealCluster
 from windlass.base.clock import ManualClock
 
-EXPERIMENTS, TRIALS = sized((10_000, 2_000), (20, 10))
+EXPERIMENTS, TRIALS, USERS = sized((10_000, 2_000, 10_000), (20, 10, 20))
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 BUDGET_S = 1.0
 AT_ONCE = 500
+OF_USERS = 10
+"""Id of the first one: there are others already."""
 ROUNDS = sized(5, 1)
 
 
@@ -80,23 +83,30 @@ def trial(id_: int) -> dict[str, Any]:
     }
 
 
-def units(experiments: int, trials: int) -> Iterator[UnitOfWork]:
-    for make, table, count in (
-        (experiment, tables.Experiment, experiments),
-        (trial, tables.Trial, trials),
+def user(id_: int) -> dict[str, Any]:
+    times = {"created_at": NOW, "modified_at": NOW}
+    return {"id": id_, "username": f"user-{id_}", "display_name": f"User {id_}", **times}
+
+
+def units(experiments: int, trials: int, users: int) -> Iterator[UnitOfWork]:
+    for make, table, first, count in (
+        (experiment, tables.Experiment, 1, experiments),
+        (trial, tables.Trial, 1, trials),
+        (user, tables.User, OF_USERS, users),
     ):
-        for start in range(1, count + 1, AT_ONCE):
+        end = first + count
+        for start in range(first, end, AT_ONCE):
             unit = UnitOfWork()
-            unit.insert(table, *map(make, range(start, min(start + AT_ONCE, count + 1))))
+            unit.insert(table, *map(make, range(start, min(start + AT_ONCE, end))))
             yield unit
 
 
-async def fill(file: Path, experiments: int, trials: int) -> None:
+async def fill(file: Path, experiments: int, trials: int, users: int) -> None:
     store = await Store.open(f"sqlite:///{file}", clock=ManualClock(NOW))
     await store.take_lease("bench")
     writing = asyncio.create_task(store.run())
     try:
-        for unit in units(experiments, trials):
+        for unit in units(experiments, trials, users):
             await store.commit(unit)
         await store.give_back_lease()
     finally:
@@ -122,17 +132,17 @@ def waits(cluster: RealCluster, words: tuple[str, ...]) -> tuple[float, int]:
     return statistics.median(took), lines
 
 
-COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"))
+COMMANDS = (("experiment", "list", "--all"), ("experiment", "describe", "1"), ("user", "list"))
 
 
-def measure(experiments: int, trials: int) -> dict[tuple[str, ...], tuple[float, int]]:
+def measure(experiments: int, trials: int, users: int) -> dict[tuple[str, ...], tuple[float, int]]:
     pools = {"resource_pools": [{"pool_name": "default"}]}
     with (
         tempfile.TemporaryDirectory() as folder,
         RealCluster(Path(folder), pools) as cluster,
     ):
         cluster.stop_master()
-        asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials))
+        asyncio.run(fill(cluster.data_dir / "windlass.db", experiments, trials, users))
         cluster.start_master()
         return {words: waits(cluster, words) for words in COMMANDS}
 
@@ -140,8 +150,10 @@ def measure(experiments: int, trials: int) -> dict[tuple[str, ...], tuple[float,
 def main() -> int:
     arguments(__doc__).parse_args()
     print_calibration()
-    few, many = measure(1, 1), measure(EXPERIMENTS, TRIALS)
-    print(f"{EXPERIMENTS} experiments, one of {TRIALS} trials; budget {BUDGET_S} s for a command")
+    few, many = measure(1, 1, 1), measure(EXPERIMENTS, TRIALS, USERS)
+    print(
+        f"{EXPERIMENTS} experiments, one of {TRIALS} trials; {USERS} users; budget {BUDGET_S} s for a command"
+    )
     for words, (took, lines) in many.items():
         ratio = took / few[words][0]
         print(f"  det {' '.join(words):26} {took:6.2f} s, {lines} lines; {ratio:.1f} x one of one")

@@ -20,10 +20,12 @@ from agent_bootstrap.container_options import OsUser
 from master.allocations.service import AllocationService
 from master.allocations.unique_ports import UniquePorts
 from master.api.services import MasterInfo, Services, no_others
+from master.auth.access_tokens import lifespans_of
 from master.auth.first_password import first_password
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.join_tokens import JoinTokenSigner
 from master.auth.service import AuthService
+from master.auth.user_settings import UserSettings
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.workers import Deleter, WorkerProcesses
 from master.cluster_message import ClusterMessages
@@ -224,6 +226,7 @@ class Master:
             options.ids,
             allow_empty_password=security.allow_empty_password,
             others_change_work=security.authz.others_work == "any",
+            lifespans=lifespans_of(security.token),
         )
         await auth.ensure_users(self._first_password)
         info = await cluster_info(self._store, self._folder, options.ids, options.config)
@@ -306,6 +309,7 @@ class Master:
             database_is_damaged=lambda: bool(self._check.damaged) or self._store.is_damaged,
             blobs=plane.parts.blobs,
             auth=auth,
+            user_settings=UserSettings(self._store),
             experiments=plane.experiments,
             tasks=plane.tasks,
             generic=plane.generic,

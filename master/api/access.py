@@ -14,7 +14,7 @@ from master.api.services import ApiContext
 from master.auth.permissions import CLUSTER, Action, Target, allowed, denial
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
-from windlass.base.errors import NotFound
+from windlass.base.errors import NotFound, PermissionDenied
 from windlass.base.network import parse_address
 
 log = structlog.get_logger(__name__)
@@ -99,6 +99,12 @@ def require(
         error = denial(principal, action, target, _owner_name(api, target))
         log.warning("denied", action=str(action), target=str(target), by=str(principal))
         raise error
+
+
+def require_password_login(principal: Principal, what: str) -> None:
+    """Who finds an access token may not stay longer than it is valid. Raises PermissionDenied."""
+    if principal.access_token_id is not None:
+        raise PermissionDenied(f"an access token cannot {what}: log in with a password")
 
 
 def _owner_name(api: ApiContext, target: Target) -> str:

@@ -47,8 +47,10 @@ from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
 from master.api.trials import metrics, run_actions, runs, time_series
 from master.api.trials import routes as trials
+from master.api.users import open_sessions, session
 from master.api.users import routes as users
-from master.api.users import session
+from master.api.users import settings as user_settings
+from master.api.users import tokens as access_tokens
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import external_searches
@@ -103,7 +105,10 @@ ROUTES: Sequence[BaseRoute] = (
     *jobs.router.routes,
     *user_groups.router.routes,
     *roles.router.routes,
+    *user_settings.router.routes,
     *users.router.routes,
+    *access_tokens.router.routes,
+    *open_sessions.router.routes,
     *workspaces.router.routes,
     *projects.router.routes,
     *templates.router.routes,

@@ -23,6 +23,7 @@ from starlette.websockets import WebSocketClose
 from typing_extensions import TypedDict
 
 from master.api.http.accept import asks_for_page
+from master.config.sections import NO_SIGN_ON
 from windlass.base.errors import NotFound, WindlassError
 from windlass.base.formats.json_types import JsonObject
 
@@ -59,6 +60,8 @@ MOST_ECHOED = 200
 """Characters of a request that an error repeats."""
 _PUBLISHED = ("/api/v1/", "/resources/allocation/", "/stream")
 """Paths below these are of the published API, if they are anything."""
+_SIGN_ON = ("/saml/", "/oidc/", "/scim/", "/oauth2/")
+"""Paths below these are of other ways to log in."""
 STATUS_OF_CODE: Mapping[str, ErrorStatus] = {
     "invalid_argument": INVALID,
     "invalid_config": INVALID,
@@ -181,6 +184,8 @@ def install(app: FastAPI, error_page: ErrorPage, *, shows_roles: bool) -> None:
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
         status = _STATUS_OF_HTTP.get(error.status_code, INTERNAL)
+        if status is NOT_FOUND and request.url.path.startswith(_SIGN_ON):
+            return error_response(UNIMPLEMENTED, NO_SIGN_ON)
         if status is NOT_FOUND and request.url.path.startswith(_PUBLISHED):
             status = UNIMPLEMENTED
         if status is UNIMPLEMENTED:

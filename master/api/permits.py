@@ -51,7 +51,13 @@ class PermitScope:
 CLUSTER = PermitScope("the cluster")
 VISIBLE = PermitScope("what its reader may see")
 """The route hands its `Visibility` to every query."""
-OWN = PermitScope("the caller")
+
+
+async def _caller(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+    return Target(kind="user", id=by.user_id, owner_id=by.user_id)
+
+
+OWN = PermitScope("the caller", _caller)
 IN_BODY = PermitScope("what its body names")
 """The route calls `access.require` with each target, once it has read them."""
 SOME = PermitScope("some of what its body names")
@@ -168,6 +174,24 @@ def user(parameter: str) -> PermitScope:
         return await targets.user_target(api, _row_id(path, parameter))
 
     return PermitScope(f"user {{{parameter}}}", find)
+
+
+def session(parameter: str) -> PermitScope:
+    """To others it is not there."""
+
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return targets.session_target(api, _row_id(path, parameter), by)
+
+    return PermitScope(f"session {{{parameter}}}", find)
+
+
+def access_token(parameter: str) -> PermitScope:
+    """To others it is not there."""
+
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.token_target(api, _row_id(path, parameter), by)
+
+    return PermitScope(f"access token {{{parameter}}}", find)
 
 
 def _row_id(path: Mapping[str, str], parameter: str) -> int:

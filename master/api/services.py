@@ -15,9 +15,11 @@ from agent_bootstrap.protocol import Channel
 from master.allocations.service import AllocationService
 from master.api.http.held import ServerStop
 from master.auth.issued_tokens import IssuedTokens
+from master.auth.login_queries import LoginQueries
 from master.auth.ownership import OwnershipQueries
 from master.auth.role_service import RoleService
 from master.auth.service import AuthService
+from master.auth.user_settings import UserSettings
 from master.boots.service import BootService
 from master.checkpoints.downloads import Downloads
 from master.checkpoints.service import CheckpointService
@@ -190,6 +192,7 @@ class Services:
     store: Store
     blobs: BlobStore
     auth: AuthService
+    user_settings: UserSettings
     experiments: ExperimentService
     tasks: InteractiveService
     generic: GenericTasks
@@ -256,6 +259,7 @@ class Reads:
         self.searches = SearchQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
+        self.logins = LoginQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from master.api.access import require
 from master.api.services import ApiContext
-from master.auth.permissions import ANYWHERE, Action, Target, visibility
+from master.auth.permissions import ANYWHERE, Action, Target, allowed, visibility
 from master.auth.principal import Principal
 from master.core.expconf.templates import Template
 from master.core.jobs import JobType
@@ -155,3 +155,21 @@ async def applied_template(api: ApiContext, name: str, by: Principal) -> Templat
 async def user_target(api: ApiContext, user_id: int) -> Target:
     api.services.auth.user(user_id)
     return Target(kind="user", id=user_id, owner_id=user_id)
+
+
+def session_target(api: ApiContext, session_id: int, by: Principal) -> Target:
+    """Raises NotFound also for one that `by` may not see."""
+    owner = api.services.auth.session(session_id).session.user_id
+    target = Target(kind="session", id=session_id, owner_id=owner)
+    if not allowed(by, Action.MANAGE_SESSIONS, target):
+        raise NotFound("session", session_id)
+    return target
+
+
+async def token_target(api: ApiContext, token_id: int, by: Principal) -> Target:
+    """Raises NotFound also for one that `by` may not see."""
+    row = await api.reads.logins.token(token_id)
+    target = Target(kind="access token", id=token_id, owner_id=row.token.user_id)
+    if not allowed(by, Action.VIEW_TOKENS, target):
+        raise NotFound("access token", token_id)
+    return target

@@ -91,6 +91,14 @@ class Action(StrEnum):
     """Its message, the log level of the master, deleting old logs."""
     USE_SESSION = "use session"
     """Ask who one is, and log out."""
+    MANAGE_SESSIONS = "manage sessions"
+    """List and end them."""
+    USE_SETTINGS = "use settings"
+    """What pages remember of their user, recent projects too."""
+    VIEW_TOKENS = "view access tokens"
+    CREATE_TOKEN = "create access token"  # noqa: S105
+    UPDATE_TOKEN = "update access token"  # noqa: S105
+    """Describe or revoke it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +209,11 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.UPDATE_ROLES: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.ADMINISTRATE_CLUSTER: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.USE_SESSION: _READ,
+    Action.MANAGE_SESSIONS: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.USE_SETTINGS: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.VIEW_TOKENS: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.CREATE_TOKEN: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.UPDATE_TOKEN: PermissionRule(Users.OWNER, Tasks.NONE),
 }
 
 

@@ -38,6 +38,10 @@ class Principal(Actor):
     """Set when the caller is a task."""
     experiment_id: int | None = None
     """Of which the task is a trial; None for a user, and for any other task."""
+    session_id: int | None = field(default=None, compare=False)
+    """Of the login; whoever it is, is the same in any of them."""
+    access_token_id: int | None = field(default=None, compare=False)
+    """Set when the caller is a program with an access token."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,11 @@ NEEDS: Mapping[Action, Need] = {
     Action.UPDATE_ROLES: Need(P.UPDATE_ROLES),
     Action.ADMINISTRATE_CLUSTER: Need(P.UPDATE_MASTER_CONFIG),
     Action.USE_SESSION: _FREE,
+    Action.MANAGE_SESSIONS: Need(P.ADMINISTRATE_USER, owner=True),
+    Action.USE_SETTINGS: Need(None, P.VIEW_PROJECT),
+    Action.VIEW_TOKENS: Need(P.VIEW_OTHER_TOKEN, owner=P.VIEW_TOKEN),
+    Action.CREATE_TOKEN: Need(P.CREATE_OTHER_TOKEN, owner=P.CREATE_TOKEN),
+    Action.UPDATE_TOKEN: Need(P.ADMINISTRATE_TOKEN, owner=P.UPDATE_TOKEN),
 }
 _SEEN_BY: Mapping[str, P] = {
     "experiment": _EXPERIMENT,

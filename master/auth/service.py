@@ -5,26 +5,35 @@ Only the hash of a session token is kept anywhere: whoever reads the database ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from sqlalchemy import delete
 from sqlmodel import select
 
 from agent_bootstrap.container_options import OsUser
+from master.auth.access_tokens import AccessTokens, Lifespans
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, Rules, TaskIdentity
-from master.auth.sessions import LoginSession, Sessions
+from master.auth.sessions import LoginSession, Sessions, SessionUse
 from master.auth.throttle import LoginThrottle, Source
+from master.auth.user_rules import (
+    MAX_NAME,
+    UserPatch,
+    normalise_username,
+    patched,
+    require_display_name,
+    require_password,
+)
 from master.auth.users import (
     ADMIN,
     DETERMINED,
-    MAX_NAME,
     User,
-    normalise_username,
-    require_display_name,
+    UserDirectory,
+    fields_of,
     row_of,
     user_from_row,
 )
@@ -32,7 +41,7 @@ from master.core.actor import Actor
 from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
-from master.store.unit_of_work import UnitOfWork
+from master.store.unit_of_work import UnitOfWork, changed_values
 from windlass.base.clock import Clock
 from windlass.base.errors import (
     Conflict,
@@ -40,6 +49,7 @@ from windlass.base.errors import (
     NotFound,
     PermissionDenied,
     Unauthenticated,
+    WindlassError,
 )
 from windlass.base.ids import Ids, token_hash
 
@@ -64,8 +74,9 @@ class AuthService:
         passwords: Passwords | None = None,
         allow_empty_password: bool = False,
         others_change_work: bool = False,
+        lifespans: Lifespans | None = None,
     ) -> None:
-        """`others_change_work`: `security.authz.others_work` is `any`."""
+        """`others_change_work`: `security.authz.others_work` is `any`. `lifespans`: of access tokens."""
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -74,8 +85,11 @@ class AuthService:
         self._throttle = LoginThrottle(clock)
         self._others_change_work = others_change_work
         self._mailbox = SerialQueue("auth")
-        self._users: dict[int, User] = {}
+        self._users = UserDirectory()
         self._sessions = Sessions()
+        self.access_tokens = AccessTokens(
+            store, clock, ids, mailbox=self._mailbox, lifespans=lifespans or Lifespans()
+        )
         self._allocation_tokens: AllocationTokens | None = None
         self._rules_of: Callable[[int], Rules | None] = lambda user_id: None
 
@@ -91,8 +105,9 @@ class AuthService:
         """Read users and sessions. Once, after the lease was taken."""
         users = await self._store.read(select(tables.User))
         sessions = await self._store.read(select(tables.UserSession))
-        self._users = {row.id: user_from_row(row) for row in users}
+        self._users = UserDirectory(map(user_from_row, users))
         self._sessions = Sessions()
+        await self.access_tokens.load()
         for row in sorted(sessions, key=lambda row: row.id):
             self._sessions.add(row.token_hash, LoginSession(row.id, row.user_id, row.expires_at))
 
@@ -102,16 +117,18 @@ class AuthService:
         `first_password` is asked, in plain text, only while one of them has none; a password that is there stays.
         """
         await self.load()
-        bare = [n for n in (ADMIN, DETERMINED) if not ((u := self._by_name(n)) and u.password_hash)]
+        first = {name: self._users.by_name(name) for name in (ADMIN, DETERMINED)}
+        bare = [name for name, u in first.items() if not (u and (u.password_hash or u.remote))]
         password = first_password() if bare else ""
         for name in bare:
-            user = self._by_name(name)
+            user = self._users.by_name(name)
             if user is None:
                 await self._insert_user(
                     name, admin=name == ADMIN, password=password, is_hashed=False
                 )
             elif password:
-                await self.change_password(user.id, password, is_hashed=False, by=MASTER)
+                hashed = await self._passwords.hash(password, is_hashed=False)
+                await self.patch(user.id, UserPatch(password_hash=hashed), by=MASTER)
 
     # Sessions
 
@@ -132,7 +149,7 @@ class AuthService:
             raise InvalidArgument("username: missing")
         name = username.strip().lower()
         async with self._throttle.turn(Source.of(name[:MAX_NAME], address)) as turn:
-            user = self._by_name(name)
+            user = self._users.by_name(name)
             stored = user.password_hash if user is not None and not user.remote else None
             verified = await self._passwords.verify(stored, password, is_hashed=is_hashed)
             if not verified or user is None or not (stored or (self._allow_empty and loopback)):
@@ -140,11 +157,16 @@ class AuthService:
                 log.warning("login refused", user=known, address=address)
                 raise Unauthenticated(_INVALID if password else _INVALID_EMPTY)
             turn.passed()
-        return await self._mailbox.run(lambda: self._open_session(user, stored))
+        return await self._mailbox.run(lambda: self._open_session(user, stored, address))
 
     async def logout(self, token: str) -> None:
-        """End the session. Raises InvalidArgument for an allocation's token, Unauthenticated for an unknown one."""
+        """End the session; an access token stays valid until it is revoked.
+
+        Raises InvalidArgument for an allocation's token, Unauthenticated for an unknown one.
+        """
         hashed = token_hash(token)
+        if self.access_tokens.find(hashed) is not None:
+            return
         if self._allocation_owner(hashed) is not None:
             raise InvalidArgument(
                 "the token of an allocation cannot log out: it ends with its task"
@@ -155,7 +177,7 @@ class AuthService:
         await self._mailbox.run(lambda: self._end_sessions([hashed]))
 
     def identify(self, token: str) -> Principal:
-        """Whose token it is, from memory alone: a user's session, or a task that acts for its owner.
+        """Whose token it is, from memory alone: a session or an access token of a user, or a task that acts for one.
 
         Raises Unauthenticated, or PermissionDenied for an inactive user.
         """
@@ -164,11 +186,57 @@ class AuthService:
         hashed = token_hash(token)
         session = self._sessions.use(hashed, self._clock.now())
         if session is not None:
-            return self._principal(session.user_id)
+            return self._principal(session.user_id, session_id=session.id)
+        live = self.access_tokens.find(hashed)
+        if live is not None:
+            return self._principal(live.user_id, access_token_id=live.id)
         task = self._allocation_owner(hashed)
         if task is None:
             raise Unauthenticated(_INVALID)
         return self._principal(task.user_id, task)
+
+    def session(self, session_id: int) -> SessionUse:
+        """Raises NotFound, also for one that has expired."""
+        found = self._sessions.by_id(session_id)
+        if found is None or found.session.expires_at <= self._clock.now():
+            raise NotFound("session", session_id)
+        return found
+
+    def session_used_at(self, session_id: int) -> datetime | None:
+        """When its token was shown last; None: not since the master started."""
+        found = self._sessions.by_id(session_id)
+        return found.used_at if found is not None else None
+
+    async def end_session(self, session_id: int, *, by: Actor) -> None:
+        """Its token is worth nothing any more. Raises NotFound."""
+
+        async def end() -> None:
+            user_id = self.session(session_id).session.user_id
+            await self._end_sessions([self._sessions.token_hash(session_id)])
+            log.info("session ended", session=session_id, user=user_id, by=str(by))
+
+        await self._mailbox.run(end)
+
+    async def end_sessions(self, user_id: int, *, keep: int | None = None, by: Actor) -> int:
+        """All of the user but `keep`; how many they were."""
+
+        async def end() -> int:
+            hashes = self._sessions.of_user(user_id, but=keep)
+            await self._end_sessions(hashes)
+            log.info("sessions ended", user=user_id, number=len(hashes), by=str(by))
+            return len(hashes)
+
+        return await self._mailbox.run(end)
+
+    async def create_access_token(
+        self, user_id: int, *, lifespan: str = "", description: str = "", by: Actor
+    ) -> tuple[str, int]:
+        """Raises NotFound, InvalidArgument, also for a user who is not active."""
+        if not self.user(user_id).active:
+            raise InvalidArgument(f"userId: {self.user(user_id).username} is not active")
+        return await self.access_tokens.create(
+            user_id, lifespan=lifespan, description=description, by=by
+        )
 
     async def remove_expired_sessions(self) -> int:
         """Clean-up, to be run now and then; how many there were."""
@@ -184,15 +252,13 @@ class AuthService:
 
     def users(self) -> Sequence[User]:
         """By id."""
-        return sorted(self._users.values(), key=lambda user: user.id)
+        return self._users.all()
 
     def user(self, user_id: int) -> User:
-        if (user := self._users.get(user_id)) is None:
-            raise NotFound("user", user_id)
-        return user
+        return self._users.get(user_id)
 
     def user_by_name(self, username: str) -> User:
-        if (user := self._by_name(username.strip().lower())) is None:
+        if (user := self._users.by_name(username.strip().lower())) is None:
             raise NotFound("user", username)
         return user
 
@@ -209,17 +275,18 @@ class AuthService:
         agent_user_group: OsUser | None = None,
         by: Actor,
     ) -> User:
-        """Raises InvalidArgument (odd name, remote with a password) or Conflict (it exists)."""
+        """Raises InvalidArgument (odd name, weak password, remote with a password) or Conflict (it exists)."""
         name = normalise_username(username)
         if remote and password:
             raise InvalidArgument("password: a remote user logs in elsewhere and must not have one")
-        require_display_name(display_name, username=name, admin=admin)
+        if not is_hashed:
+            require_password(password)
         user = await self._insert_user(
             name,
             admin=admin,
             active=active,
             remote=remote,
-            display_name=display_name,
+            display_name=display_name.strip(),
             agent_user_group=agent_user_group,
             password=password,
             is_hashed=is_hashed,
@@ -227,43 +294,64 @@ class AuthService:
         log.info("user created", user=user.username, by=str(by))
         return user
 
-    async def change_password(
-        self, user_id: int, password: str, *, is_hashed: bool, by: Actor
-    ) -> User:
-        """Ends all sessions of the user. Raises InvalidArgument for an empty one where nobody could log in with it."""
-        self.user(user_id)
+    async def password_hash(self, password: str, *, is_hashed: bool) -> str:
+        """What is stored of a new password. Raises InvalidArgument for a weak one, as far as that can be seen, and for
+        an empty one where nobody could log in with it."""
         if not password and not self._allow_empty:
             raise InvalidArgument("password: must not be empty")
-        hashed = await self._passwords.hash(password, is_hashed=is_hashed)
-        return await self._change(user_id, by, end_sessions=True, password_hash=hashed)
+        if not is_hashed:
+            require_password(password)
+        return await self._passwords.hash(password, is_hashed=is_hashed)
 
-    async def set_active(self, user_id: int, active: bool, *, by: Actor) -> User:
-        """An inactive user cannot log in, and its sessions end."""
-        return await self._change(user_id, by, end_sessions=not active, active=active)
+    async def patch(
+        self, user_id: int, patch: UserPatch, *, by: Actor, keep: int | None = None
+    ) -> User:
+        """A new password ends all sessions but `keep`; deactivation, and being made remote, ends all of them, and
+        deactivation revokes the access tokens.
 
-    async def set_admin(self, user_id: int, admin: bool, *, by: Actor) -> User:
-        return await self._change(user_id, by, end_sessions=False, admin=admin)
+        Raises NotFound, InvalidArgument, Conflict, InvalidState: all or nothing is changed.
+        """
 
-    async def set_display_name(self, user_id: int, display_name: str, *, by: Actor) -> User:
-        """Raises InvalidArgument for the name of another user."""
-        user = self.user(user_id)
-        require_display_name(display_name, username=user.username, admin=user.admin)
-        return await self._change(user_id, by, end_sessions=False, display_name=display_name)
+        async def change() -> User:
+            after = patched(self.user(user_id), patch, self._users.all())
+            return (await self._swap([after], by, keep=keep))[0]
 
-    async def link_agent_user(self, user_id: int, linked: OsUser | None, *, by: Actor) -> User:
-        """Whom the user's tasks run as from their next start on. None: as the cluster's default."""
-        return await self._change(user_id, by, end_sessions=False, agent_user_group=linked)
+        return await self._mailbox.run(change)
+
+    async def set_active(
+        self, user_ids: Sequence[int], active: bool, *, by: Actor
+    ) -> Mapping[int, str]:
+        """Of each that could not be changed: why."""
+
+        async def change() -> Mapping[int, str]:
+            errors: dict[int, str] = {}
+            everybody = {user.id: user for user in self._users.all()}
+            for user_id in user_ids:
+                try:
+                    if not active and user_id == by.user_id:
+                        raise InvalidArgument("nobody can deactivate themselves: ask another admin")
+                    user = self.user(user_id)
+                    everybody[user_id] = patched(user, UserPatch(active=active), everybody.values())
+                except WindlassError as error:
+                    errors[user_id] = error.message
+            changed = [everybody[id_] for id_ in dict.fromkeys(user_ids) if id_ not in errors]
+            await self._swap(changed, by)
+            return errors
+
+        return await self._mailbox.run(change)
 
     def agent_user(self, user_id: int) -> OsUser | None:
         """Whom the user's tasks run as; None if no administrator has said."""
-        user = self._users.get(user_id)
+        user = self._users.find(user_id)
         return user.agent_user_group if user is not None else None
 
     # Inside the mailbox
 
-    async def _open_session(self, user: User, verified_hash: str | None) -> tuple[str, User]:
+    async def _open_session(
+        self, user: User, verified_hash: str | None, address: str
+    ) -> tuple[str, User]:
         user = self.user(user.id)
-        if user.password_hash != verified_hash:
+        if user.remote or user.password_hash != verified_hash:
             raise Unauthenticated(_INVALID)
         if not user.active:
             raise PermissionDenied("user is not active")
@@ -283,14 +371,15 @@ class AuthService:
                 "token_hash": token_hash(token),
                 "created_at": now,
                 "expires_at": session.expires_at,
+                "address": address,
             },
         )
         unit.update(tables.User, {"id": user.id}, {"last_auth_at": now}, expect=1)
         await self._store.commit(unit)
         self._forget(surplus)
         self._sessions.add(token_hash(token), session)
-        self._users[user.id] = replace(user, last_auth_at=now)
-        return token, self._users[user.id]
+        self._users.put(replace(user, last_auth_at=now))
+        return token, self.user(user.id)
 
     async def _end_sessions(self, hashes: Sequence[str]) -> None:
         unit = UnitOfWork()
@@ -314,8 +403,14 @@ class AuthService:
         password_hash = await self._passwords.hash(password, is_hashed=is_hashed)
 
         async def insert() -> User:
-            if self._by_name(name) is not None:
+            if self._users.by_name(name) is not None:
                 raise Conflict(f"user already exists: {name}")
+            require_display_name(
+                fields.get("display_name", ""),
+                username=name,
+                admin=fields.get("admin", False),
+                others=self._users.all(),
+            )
             now = self._clock.now()
             user = User(
                 id=self._store.next_id(tables.User),
@@ -326,39 +421,60 @@ class AuthService:
                 **fields,
             )
             unit = UnitOfWork()
-            row = {key: getattr(user, key) for key in User.__slots__}
-            unit.insert(tables.User, row_of(row))
+            unit.insert(tables.User, row_of(fields_of(user)))
             await self._store.commit(unit)
-            self._users[user.id] = user
+            self._users.put(user)
             return user
 
         return await self._mailbox.run(insert)
 
-    async def _change(self, user_id: int, by: Actor, *, end_sessions: bool, **changes: Any) -> User:
-        changed = sorted(changes)
-
-        async def change() -> User:
-            changes["modified_at"] = self._clock.now()
-            user = replace(self.user(user_id), **changes)
-            unit = UnitOfWork()
-            unit.update(tables.User, {"id": user_id}, row_of(changes), expect=1)
-            if end_sessions:
-                unit.delete(tables.UserSession, {"user_id": user_id})
+    async def _swap(
+        self, users: Sequence[User], by: Actor, *, keep: int | None = None
+    ) -> Sequence[User]:
+        """One commit, in which logins end that these users may not keep."""
+        unit, now, session = UnitOfWork(), self._clock.now(), tables.UserSession
+        after: list[User] = []
+        ended: list[str] = []
+        said: list[tuple[str, list[str]]] = []
+        for user in users:
+            before = self.user(user.id)
+            changes = changed_values(fields_of(before), fields_of(user))
+            if not changes:
+                after.append(before)
+                continue
+            after.append(replace(user, modified_at=now))
+            said.append((before.username, sorted(changes)))
+            values = row_of({**changes, "modified_at": now})
+            unit.update(tables.User, {"id": user.id}, values, expect=1)
+            is_out = not user.active or user.remote
+            kept = None if is_out else keep
+            if is_out or "password_hash" in changes:
+                hashes = self._sessions.of_user(user.id, but=kept)
+                ended += hashes
+                others = (session.user_id == user.id, session.id != (kept or 0))
+                if hashes:
+                    unit.execute(delete(session).where(*others))
+        left = {user.id for user in users if not user.active}
+        revoked = self.access_tokens.revoke_all(unit, left) if left else ()
+        if unit:
             await self._store.commit(unit)
-            self._users[user_id] = user
-            if end_sessions:
-                self._forget(self._sessions.of_user(user_id))
-            return user
+        for user in after:
+            self._users.put(user)
+        for name, changed in said:
+            log.info("user changed", user=name, changed=changed, by=str(by))
+        self._forget(ended)
+        self.access_tokens.forget(revoked)
+        return after
 
-        user = await self._mailbox.run(change)
-        log.info("user changed", user=user.username, changed=changed, by=str(by))
-        return user
-
-    def _by_name(self, name: str) -> User | None:
-        return next((user for user in self._users.values() if user.username == name), None)
-
-    def _principal(self, user_id: int, task: TaskIdentity | None = None) -> Principal:
-        user = self._users.get(user_id)
+    def _principal(
+        self,
+        user_id: int,
+        task: TaskIdentity | None = None,
+        *,
+        session_id: int | None = None,
+        access_token_id: int | None = None,
+    ) -> Principal:
+        user = self._users.find(user_id)
         if user is None:
             raise Unauthenticated(_INVALID)
         if not user.active:
@@ -370,6 +486,8 @@ class AuthService:
                 admin=user.admin,
                 changes_others_work=self._others_change_work,
                 rules=self._rules_of(user.id),
+                session_id=session_id,
+                access_token_id=access_token_id,
             )
         return Principal(
             user_id=user.id,

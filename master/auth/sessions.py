@@ -25,16 +25,26 @@ class LoginSession:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class SessionUse:
+    """A session with when its token was shown last, as far as this process saw it."""
+
+    session: LoginSession
+    used_at: datetime | None
+
+
 class Sessions:
     """Which was used when is not stored: after a restart the oldest counts as used longest ago."""
 
     def __init__(self) -> None:
         self._all: dict[str, LoginSession] = {}
-        self._of_user: dict[int, OrderedDict[str, None]] = {}
+        self._of_user: dict[int, OrderedDict[str, datetime | None]] = {}
+        self._hash_of: dict[int, str] = {}
 
     def add(self, hashed: str, session: LoginSession) -> None:
         self._all[hashed] = session
         self._of_user.setdefault(session.user_id, OrderedDict())[hashed] = None
+        self._hash_of[session.id] = hashed
 
     def get(self, hashed: str) -> LoginSession | None:
         return self._all.get(hashed)
@@ -44,16 +54,31 @@ class Sessions:
         session = self._all.get(hashed)
         if session is None or session.expires_at <= now:
             return None
-        self._of_user[session.user_id].move_to_end(hashed)
+        own = self._of_user[session.user_id]
+        own[hashed] = now
+        own.move_to_end(hashed)
         return session
+
+    def by_id(self, session_id: int) -> SessionUse | None:
+        hashed = self._hash_of.get(session_id)
+        if hashed is None:
+            return None
+        session = self._all[hashed]
+        return SessionUse(session, self._of_user[session.user_id][hashed])
+
+    def token_hash(self, session_id: int) -> str:
+        return self._hash_of[session_id]
 
     def remove(self, hashed: str) -> None:
         session = self._all.pop(hashed, None)
         if session is not None:
             self._of_user[session.user_id].pop(hashed)
+            del self._hash_of[session.id]
 
-    def of_user(self, user_id: int) -> Sequence[str]:
-        return tuple(self._of_user.get(user_id, ()))
+    def of_user(self, user_id: int, *, but: int | None = None) -> Sequence[str]:
+        """Hashes of their tokens. `but`: without the session of this id."""
+        kept = self._hash_of.get(but) if but is not None else None
+        return tuple(hashed for hashed in self._of_user.get(user_id, ()) if hashed != kept)
 
     def expired(self, now: datetime) -> Iterable[str]:
         return [hashed for hashed, session in self._all.items() if session.expires_at <= now]

@@ -1,30 +1,18 @@
-"""Users as the master holds them in memory, and the rules for their names."""
+"""Users as the master holds them in memory. `user_rules` says how they may change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from agent_bootstrap.container_options import OsUser
 from master.store import tables
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import NotFound
 
 ADMIN = "admin"
 DETERMINED = "determined"
-MIN_NAME = 2
-MAX_NAME = 255
-
-
-def require_display_name(display_name: str, *, username: str, admin: bool) -> None:
-    """Nobody may look like one of the first two users. Raises InvalidArgument."""
-    shown = display_name.strip().lower()
-    is_admin = admin or username == ADMIN
-    if (shown == ADMIN and not is_admin) or (shown == DETERMINED and username != DETERMINED):
-        raise InvalidArgument(
-            f'display_name: "{display_name}" is the name of another user: choose a name that cannot be taken for it'
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +25,45 @@ class User:
     admin: bool = False
     active: bool = True
     remote: bool = False
+    """Logs in with access tokens only."""
     agent_user_group: OsUser | None = None
     """Whom the user's tasks run as on the agents' machines. None: the cluster's default."""
     created_at: datetime
     modified_at: datetime
     last_auth_at: datetime | None = None
+
+
+class UserDirectory:
+    """Every user, by id and by name."""
+
+    def __init__(self, users: Iterable[User] = ()) -> None:
+        self._users = {user.id: user for user in users}
+        self._ids = {user.username: user.id for user in self._users.values()}
+
+    def all(self) -> Sequence[User]:
+        """By id."""
+        return sorted(self._users.values(), key=lambda user: user.id)
+
+    def find(self, user_id: int) -> User | None:
+        return self._users.get(user_id)
+
+    def get(self, user_id: int) -> User:
+        """Raises NotFound."""
+        if (user := self._users.get(user_id)) is None:
+            raise NotFound("user", user_id)
+        return user
+
+    def by_name(self, name: str) -> User | None:
+        id_ = self._ids.get(name)
+        return self._users[id_] if id_ is not None else None
+
+    def put(self, user: User) -> None:
+        """A new one, or one that has changed."""
+        before = self._users.get(user.id)
+        if before is not None:
+            del self._ids[before.username]
+        self._users[user.id] = user
+        self._ids[user.username] = user.id
 
 
 def user_from_row(row: tables.User) -> User:
@@ -58,13 +80,5 @@ def row_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**fields, "agent_user_group": linked.model_dump()}
 
 
-def normalise_username(username: str) -> str:
-    """Names are the same in any case. Raises InvalidArgument for one that is too short, long or odd."""
-    name = username.strip().lower()
-    if not MIN_NAME <= len(name) <= MAX_NAME:
-        raise InvalidArgument(
-            f'username: "{name[:64]}" must have {MIN_NAME} to {MAX_NAME} characters'
-        )
-    if not (name.isascii() and name.isprintable()):
-        raise InvalidArgument(f"username: {name!r} must be printable ASCII")
-    return name
+def fields_of(user: User) -> dict[str, Any]:
+    return {key: getattr(user, key) for key in User.__slots__}

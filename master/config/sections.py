@@ -336,16 +336,16 @@ class TokenLifespan(Section):
     default_lifespan_days: Days = 30
     """Of a token for which nobody said. -1: without end."""
     max_lifespan_days: Days = 30
-    """The longest that may be asked for. -1: without end."""
+    """The longest that may be asked for. -1: without end. 0: nobody can make any."""
 
     @model_validator(mode="after")
     def _ordered(self) -> TokenLifespan:
-        if _days(self.default_lifespan_days) > _days(self.max_lifespan_days):
+        if lifespan_days(self.default_lifespan_days) > lifespan_days(self.max_lifespan_days):
             raise ValueError("default_lifespan_days must not be more than max_lifespan_days")
         return self
 
 
-def _days(value: int) -> int:
+def lifespan_days(value: int) -> int:
     return UNLIMITED_TOKEN_DAYS if value == -1 else value
 
 
@@ -382,14 +382,17 @@ class MasterSecurity(Section):
     trusted_proxies: Annotated[Items[str], AfterValidator(_networks)] = ()
     """Our own key: addresses and networks of the proxies before the master. What they say of a caller
     (`X-Forwarded-For`, `-Proto`, `-Host`) is believed, of nobody else."""
-    token: Annotated[TokenLifespan, NoEffect("there are no access tokens yet")] = TokenLifespan()
+    token: TokenLifespan = TokenLifespan()
     """How long access tokens of users are valid."""
+
+
+NO_SIGN_ON = "SAML, OIDC, SCIM and OAuth clients are not part of Windlass; users log in with passwords or access tokens"
 
 
 def refuse_if_enabled(value: Any) -> Any:
     """A sign-on section that is switched on but would not be there."""
     if isinstance(value, dict) and value.get("enabled"):
-        raise ValueError("single sign-on is not supported yet: set enabled to false")
+        raise ValueError(f"{NO_SIGN_ON}: set enabled to false")
     return value
 
 

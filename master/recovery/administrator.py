@@ -7,6 +7,7 @@ from pathlib import Path
 
 from master.auth.role_service import RoleService
 from master.auth.service import MASTER, AuthService
+from master.auth.user_rules import UserPatch
 from master.leading import lead
 from master.store.store import Store
 from windlass.base.clock import Clock
@@ -27,8 +28,7 @@ async def recover_administrator(url: str, folder: Path, username: str, clock: Cl
             await auth.load()
             await roles.load()
             user = auth.user_by_name(username)
-            await auth.set_active(user.id, True, by=MASTER)
-            await auth.set_admin(user.id, True, by=MASTER)
+            await auth.patch(user.id, UserPatch(active=True, admin=True), by=MASTER)
             await roles.make_administrator(user.id, by=MASTER)
         finally:
             await store.give_back_lease()

@@ -69,6 +69,35 @@ class UserSession(SQLModel, table=True):
     token_hash: Mapped[str]
     created_at: Mapped[datetime] = time_column(nullable=False)
     expires_at: Mapped[datetime] = time_column(nullable=False)
+    address: Mapped[str] = Field(default="")
+    """Where the login came from; empty: not known."""
+
+
+class AccessToken(SQLModel, table=True):
+    """What a program of a user logs in with. Only the hash of the token is kept."""
+
+    __tablename__ = "access_token"  # pyright: ignore
+    __table_args__ = (UniqueConstraint("token_hash"),)
+
+    id: Mapped[int] = Field(primary_key=True)
+    user_id: Mapped[int] = Field(foreign_key="user.id", index=True)
+    token_hash: Mapped[str]
+    description: Mapped[str] = Field(default="")
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    created_by: Mapped[int]
+    expires_at: Mapped[datetime] = time_column(nullable=False)
+    revoked_at: Mapped[datetime | None] = time_column()
+
+
+class UserSetting(SQLModel, table=True):
+    """What pages remember of a user."""
+
+    __tablename__ = "user_setting"  # pyright: ignore
+
+    user_id: Mapped[int] = Field(primary_key=True, foreign_key="user.id")
+    storage_path: Mapped[str] = Field(primary_key=True)
+    key: Mapped[str] = Field(primary_key=True)
+    value: Mapped[str | None] = Field(default=None)
 
 
 def name_key(name: str) -> str:
@@ -144,6 +173,18 @@ class RoleAssignment(SQLModel, table=True):
     user_id: Mapped[int | None] = Field(default=None, foreign_key="user.id")
     group_id: Mapped[int | None] = Field(default=None, foreign_key="user_group.id")
     """This or `user_id` is None."""
+
+
+class ProjectVisit(SQLModel, table=True):
+    """When a user looked at a project last."""
+
+    __tablename__ = "project_visit"  # pyright: ignore
+
+    user_id: Mapped[int] = Field(primary_key=True, foreign_key="user.id")
+    project_id: Mapped[int] = Field(
+        primary_key=True, foreign_key="project.id", ondelete="CASCADE", index=True
+    )
+    visited_at: Mapped[datetime] = time_column(nullable=False)
 
 
 class Project(SQLModel, table=True):

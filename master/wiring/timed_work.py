@@ -34,6 +34,7 @@ def housekeeping(
 ) -> Loop:
     async def clean() -> None:
         await auth.remove_expired_sessions()
+        await auth.access_tokens.remove_old()
         await join_tokens.remove_old()
         await AgentsRepository(store).forget_uses(clock.now())
         await blobs.remove_unnamed(await named_blobs(store))

@@ -16,7 +16,7 @@ from master.store.store import Store
 from master.store.visible import workspace_visible
 from windlass.base.errors import NotFound
 
-_W, _P, _E, _T, _U, _N, _K = (
+_W, _P, _E, _T, _U, _N, _K, _V = (
     tables.Workspace,
     tables.Project,
     tables.Experiment,
@@ -24,6 +24,7 @@ _W, _P, _E, _T, _U, _N, _K = (
     tables.User,
     tables.WorkspacePin,
     tables.ProjectKey,
+    tables.ProjectVisit,
 )
 _OVER = ("COMPLETED", "CANCELED", "ERROR")
 
@@ -135,6 +136,18 @@ class WorkspaceQueries:
         if row is None:
             raise NotFound("project", project_id)
         return row
+
+    async def recent_projects(
+        self, reader: int, limit: int, visible: Visibility
+    ) -> Sequence[ProjectRow]:
+        """Those that the reader looked at, the last one first."""
+        statement = (
+            _projects(visible)
+            .join(_V, and_(_V.project_id == _P.id, _V.user_id == reader))
+            .order_by(_V.visited_at.desc(), _P.id.desc())
+            .limit(limit)
+        )
+        return await self._store.read(statement, ProjectRow)
 
     async def project_by_key(self, key: str, visible: Visibility) -> ProjectRow:
         """Its present key, or one that it had."""

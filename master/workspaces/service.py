@@ -130,6 +130,23 @@ class WorkspaceService:
 
         await self.queue.run(turn)
 
+    async def note_visit(self, project_id: int, *, by: Actor) -> None:
+        """`by` looks at this project now. Raises NotFound."""
+        project = tables.Project
+
+        async def turn() -> None:
+            if (
+                await self._store.read_one(select(project.id).where(project.id == project_id))
+                is None
+            ):
+                raise NotFound("project", project_id)
+            unit = UnitOfWork()
+            visit = {"user_id": by.user_id, "project_id": project_id}
+            unit.upsert(tables.ProjectVisit, {**visit, "visited_at": self._clock.now()})
+            await self._store.commit(unit)
+
+        await self.queue.run(turn)
+
     async def delete(self, workspace_id: int, *, by: Actor) -> bool:
         """Whether it is gone already, for it was empty. Else it is DELETING from now on: its tasks are killed, then its
         projects with their experiments go, then it.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 import yaml
 from test_published_client import CONFIG, MODEL, PUBLISHED_PYTHON
 
-from tests.published import BINDINGS, needs_published, published
+from tests.published import BINDINGS, COMPAT, needs_published, published
 from tests.real_cluster import Json, RealCluster, eventually
 from windlass.sdk.context_dir import pack_directory
 from windlass.sdk.interactive import COMMAND, NOTEBOOK, SHELL, TENSORBOARD, Kind
@@ -33,16 +35,21 @@ ok | user login someone
 ok | user edit someone --display-name Someone
 is the name of another user | user edit someone --display-name Admin
 is the name of another user | user edit someone --display-name DETERMINED
-cannot be changed yet | user rename someone other
+ok | user rename someone other
+user already exists | user rename other determined
+ok | user edit other --username someone --active true --admin false --remote false
 ok | user change-password someone
 ok | user deactivate someone
 ok | user activate someone
 any | user link-with-agent-user someone --agent-uid 1000 --agent-gid 1000 --agent-user a --agent-group b
-missing | token create
-missing | token list
-missing | token describe 1
-missing | token edit 1 --description x
-missing | token revoke 1
+ok | token create
+ok | token create someone --expiration-days 2 --description ci --json
+at most 30 days | token create --expiration-days 31
+ok | token list
+ok | token list someone --show-inactive --json
+ok | token describe 1 2
+ok | token edit 1 --description x
+ok | token revoke 1
 Unauthenticated | token login x
 ok | user-group create g --add-user someone
 already exists | user-group create g
@@ -262,8 +269,6 @@ delete_DeleteModelVersion
 delete_DeleteWebhook
 delete_DeleteWorkspaceConfigPolicies
 delete_UnbindRPFromWorkspace
-get_CurrentUser
-get_GetAccessTokens
 get_GetGlobalConfigPolicies
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
@@ -272,36 +277,27 @@ get_GetModelLabels
 get_GetModelVersion
 get_GetModelVersions
 get_GetModels
-get_GetProjectsByUserActivity
 get_GetTaskAcceleratorData
 get_GetTrialMetricsByModelVersion
 get_GetTrialProfilerAvailableSeries
 get_GetTrialProfilerMetrics
-get_GetUserSetting
 get_GetWebhooks
 get_GetWorkspaceConfigPolicies
 get_GetWorkspacesWithDefaultNamespaceBindings
 get_ListWorkspacesBoundToRP
-patch_PatchAccessToken
 patch_PatchModel
 patch_PatchModelVersion
-patch_PatchUsers
 patch_PatchWebhook
 post_ArchiveModel
 post_BindRPToWorkspace
 post_BulkAutoCreateWorkspaceNamespaceBindings
 post_DeleteRuns
 post_MoveModel
-post_PostAccessToken
 post_PostModel
 post_PostModelVersion
 post_PostTrialProfilerMetricsBatch
-post_PostUserActivity
-post_PostUserSetting
 post_PostWebhook
 post_ReportTrialSourceInfo
-post_ResetUserSetting
-post_SetUserPassword
 post_TestWebhook
 post_UnarchiveModel
 put_OverwriteRPWorkspaceBindings
@@ -318,13 +314,15 @@ resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
 trial 'x/x' not found | get_GetTrialByExternalID
+user 'someone-else' not found | get_GetAccessTokens
 user 'someone-else' not found | get_GetUserByUsername
 fieldMask.paths: is empty | patch_PatchMasterConfig
 is immutable | patch_PatchProject
 template 'x' not found | patch_PatchTemplateConfig
 template 'x' not found | patch_PatchTemplateName
 is managed: the cluster runs it and knows its state | patch_PatchTrial
-username and remote of a user cannot be changed yet | patch_PatchUser
+access token '1' not found | patch_PatchAccessToken
+which keep their names | patch_PatchUser
 is immutable | patch_PatchWorkspace
 has already completed | post_ActivateExperiment
 is immutable | post_AddProjectNote
@@ -351,6 +349,7 @@ is immutable | post_UnarchiveWorkspace
 unmanaged: must be true | put_PutExperiment
 is immutable | put_PutProjectNotes
 createTrialRequest: Field required; externalTrialId: Field required | put_PutTrial
+password: needs at least 8 characters | post_SetUserPassword
 startTime: Input should be a valid datetime or date, input is too short | put_SetClusterMessage
 is immutable | post_ArchiveProject
 is immutable | post_ArchiveWorkspace
@@ -510,6 +509,30 @@ def test_every_verb_is_answered(cluster: RealCluster, ids: dict[str, str]) -> No
         if answer["crash"] or not as_expected(expected, answer["code"], answer["said"]):
             wrong.append((expected, " ".join(words), answer))
     assert wrong == [], "\n".join(map(str, wrong))
+
+
+def test_the_published_client_logs_in_with_an_access_token(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    """By `token login`, and by the variables that a CI job has."""
+    client = cluster.client
+    token = str(client.access_tokens().create(int(client.user("determined")["id"]))["token"])
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "DET_MASTER": cluster.url}
+
+    def det(*words: str, **variables: str) -> str:
+        return subprocess.run(
+            [COMPAT / "det", *words],
+            env={**home, **variables},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        ).stdout
+
+    as_in_ci = {"DET_USER": "determined", "DET_USER_TOKEN": token}
+    assert "logged in as user 'determined'" in det("user", "whoami", **as_in_ci)
+    assert det("token", "login", token) == "Authenticated as determined.\n"
+    assert "logged in as user 'determined'" in det("user", "whoami")
 
 
 def filled(word: str, ids: dict[str, str]) -> str:

@@ -67,6 +67,11 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     url = f"/api/v1/workspaces/{lab}/projects"
     vision = (await world.ok("POST", url, {"name": "vision"}))["project"]["id"]
     token = await world.ok("POST", "/api/v1/windlass/join-tokens", {"pool": "default"})
+    access_token = await world.ok("POST", "/api/v1/tokens", {"userId": users[0]})
+    body = {"username": "first", "password": "Secret123"}
+    await world.ok("POST", "/api/v1/auth/login", body, token="")
+    path = f"/api/v1/windlass/users/{users[0]}/sessions"
+    sessions = (await world.ok("GET", path))["sessions"]
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
     return {
@@ -85,6 +90,8 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "user": users,
         "username": ["first", "second"],
         "token": [token["joinToken"]["id"]],
+        "accessToken": [access_token["tokenId"]],
+        "session": [one["id"] for one in sessions],
         "storage": [started["storageId"]],
         "template": ["first", "second", "third"],
         "project": [1, vision],

@@ -24,9 +24,11 @@ from master.allocations.tokens import AllocationTokenMint
 from master.api.application import build_app
 from master.api.openapi import DescribedApp
 from master.api.services import MasterInfo, Services
+from master.auth.access_tokens import lifespans_of
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.passwords import Passwords
 from master.auth.service import AuthService
+from master.auth.user_settings import UserSettings
 from master.boots.outputs import BootOutputs
 from master.boots.service import BootService
 from master.boots.wheels import AgentWheels
@@ -70,7 +72,7 @@ from windlass.base.ids import Ids
 from windlass.install.wheels import Wheel
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-PASSWORD = "correct horse"
+PASSWORD = "Correct-horse-1"
 BOOT = BootSettings(startup_script="echo of-the-pool\n", agent={"label": "cloud", "agent_id": "x"})
 WHEEL = Wheel("one-1-py3-none-any.whl", b"not really one")
 """Of admin and determined."""
@@ -368,6 +370,7 @@ async def _start(
         ids,
         passwords=Passwords(CHEAP),
         others_change_work=others_change_work,
+        lifespans=lifespans_of(config.security.token),
         allow_empty_password=config.security.allow_empty_password,
     )
     await auth.ensure_users(lambda: PASSWORD)
@@ -448,6 +451,7 @@ async def _start(
         store=store,
         blobs=plane.parts.blobs,
         auth=auth,
+        user_settings=UserSettings(store),
         experiments=plane.experiments,
         tasks=plane.tasks,
         generic=plane.generic,

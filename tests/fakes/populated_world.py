@@ -55,6 +55,9 @@ class Populated:
     workspace: int = 0
     project: int = 0
     """Of the experiment; in that workspace."""
+    access_token: int = 0
+    session: int = 0
+    """Another one than that of the token."""
     users: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, Any]:
@@ -72,6 +75,8 @@ class Populated:
             "task_id": self.run.task_id,
             "agent_id": "node-1",
             "token_id": "none",
+            "access_token_id": self.access_token,
+            "session_id": self.session,
             "bake_id": "none",
             "slot_id": 0,
             "job_id": self.job,
@@ -160,7 +165,10 @@ async def populated_world(
         made = await world.ok("POST", "/api/v1/groups", {"name": "team", "addUsers": [2]})
         group = made["group"]["groupId"]
         await world.add_agent()
+        await world.login("determined")
+        sessions = await world.ok("GET", "/api/v1/windlass/users/2/sessions")
         owner = await world.login("determined")
+        access_token = await world.ok("POST", "/api/v1/tokens", {"description": "ci"})
         made = await world.ok("POST", "/api/v1/workspaces", {"name": "mine"})
         workspace = made["workspace"]["id"]
         body = {"name": "mine", "key": "note"}
@@ -215,4 +223,6 @@ async def populated_world(
             workspace=workspace,
             project=project,
             unmanaged=unmanaged,
+            access_token=access_token["tokenId"],
+            session=sessions["sessions"][0]["id"],
         )

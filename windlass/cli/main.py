@@ -41,6 +41,7 @@ class DetGroup(RootGroup):
         "tensorboard": LazyGroup("interactive.tensorboard", "Start and open TensorBoards."),
         "template": LazyGroup("cluster.template", "Manage templates of configuration.", "tpl"),
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
+        "token": LazyGroup("cluster.token", "Manage access tokens, for CI and scripts.", "tkn"),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
         "rbac": LazyGroup("cluster.rbac", "Give and take roles; show who holds them."),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),

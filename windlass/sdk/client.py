@@ -12,6 +12,7 @@ from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.roles import Groups, Roles
 from windlass.sdk.templates import Templates
+from windlass.sdk.users import AccessTokens, Users
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from windlass.sdk.session import Query, Session
 
 PAGE = 200
+PAGE_OF_USERS = 2_000
+"""The master has all of them in memory, and sorts them for each page."""
 TERMINAL_STATES = frozenset(
     f"STATE_{name}" for name in ("COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED")
 )
@@ -47,9 +50,20 @@ class Client:
     def user(self, username: str) -> Json:
         return dict(self.session.get(f"/api/v1/users/{_segment(username)}/by-username")["user"])
 
-    def users(self, *, limit: int | None = None) -> list[Json]:
-        query: Query = {"sortBy": "SORT_BY_USER_NAME"}
-        return list(self.pages("/api/v1/users", "users", query, limit=limit))
+    def users(self, *, active: bool | None = None, limit: int | None = None) -> list[Json]:
+        """By name."""
+        query: Query = {"sortBy": "SORT_BY_USER_NAME", "active": active}
+        size = PAGE_OF_USERS if limit is None else min(limit, PAGE_OF_USERS)
+        pages = self._all_pages("/api/v1/users", "users", {**query, "limit": size}, 0)
+        return list(islice(pages, limit))
+
+    def user_calls(self) -> Users:
+        """What is done to users and their sessions."""
+        return Users(self.session, self.pages)
+
+    def access_tokens(self) -> AccessTokens:
+        """What programs log in with."""
+        return AccessTokens(self.session, self.pages)
 
     def create_user(
         self, username: str, *, password: str | None, admin: bool = False, remote: bool = False
@@ -63,13 +77,7 @@ class Client:
 
     def link_agent_user(self, user_id: int, link: Json) -> None:
         """`link`: agentUser, agentUid, agentGroup and agentGid; empty: as the cluster does by default."""
-        body = {"agentUserGroup": link}
-        self.session.request("PATCH", f"/api/v1/users/{user_id}", body=body)
-
-    def change_password(self, user_id: int, password: str) -> None:
-        """The user's sessions end by it."""
-        body = {"password": hash_password(password), "isHashed": True}
-        self.session.request("PATCH", f"/api/v1/users/{user_id}", body=body)
+        self.user_calls().edit(user_id, {"agentUserGroup": link})
 
     def groups(self) -> Groups:
         return Groups(self.session)

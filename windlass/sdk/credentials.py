@@ -52,6 +52,10 @@ class TokenCache:
     def active_user(self, url: str) -> str | None:
         return self._master(url).get("active_user")
 
+    def users(self, url: str) -> list[str]:
+        """Those whose tokens are here."""
+        return sorted(self._master(url).get("tokens") or {})
+
     def token(self, url: str, user: str) -> str | None:
         tokens: dict[str, str] = self._master(url).get("tokens") or {}
         return tokens.get(user)

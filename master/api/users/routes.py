@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi import Body as JsonBody
 from pydantic import BeforeValidator, Field
 
 from agent_bootstrap.container_options import OsId, OsName, OsUser
-from master.api.access import Caller, require
-from master.api.errors import Unimplemented
+from master.api.access import Caller, require, require_password_login
 from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit, user
 from master.api.replies import Reply, reply
-from master.api.request_models import Body, Paging, RowId, Text, Word, empty_is_unset
+from master.api.request_models import Body, Int32, Paging, RowId, Text, Word, empty_is_unset
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.users.replies import UserReply, UsersReply
+from master.api.users.replies import UserActionsReply, UserReply, UsersReply
 from master.api.users.wire import user as user_json
 from master.auth.permissions import Action
 from master.auth.principal import Principal
+from master.auth.user_rules import AgentUserLink, UserPatch
 from master.auth.users import User as UserRecord
 from master.store.paging import cut
 from windlass.base.errors import InvalidArgument
@@ -52,13 +54,8 @@ class ListUsers(Paging):
 @router.get("/api/v1/users")
 @permit(Action.VIEW_USERS, CLUSTER)
 async def list_users(query: Annotated[ListUsers, Query()], api: TheApi) -> Reply[UsersReply]:
-    name = query.name.lower()
     users = [
-        user
-        for user in api.services.auth.users()
-        if (name in user.username or name in user.display_name.lower())
-        and query.active in (None, user.active)
-        and query.admin in (None, user.admin)
+        user for user in _found(api, query.name, query.admin) if query.active in (None, user.active)
     ]
     key = _KEYS[query.sort_by]
     users.sort(key=lambda user: (key(user), user.id), reverse=query.order_by == "DESC")
@@ -147,28 +144,84 @@ async def patch(
     user_id: RowId, body: PatchUser, principal: Caller, api: TheApi
 ) -> Reply[UserReply]:
     """Password and display name are one's own affair, the rest is an admin's."""
-    for_admins = (body.username, body.admin, body.active, body.remote, body.agent_user_group)
-    others = user_id != principal.user_id or any(value is not None for value in for_admins)
-    if others:
+    auth = api.services.auth
+    changes = UserPatch(
+        username=body.username,
+        display_name=body.display_name,
+        admin=body.admin,
+        active=body.active,
+        remote=body.remote,
+        link=AgentUserLink(link.linked()) if (link := body.agent_user_group) else None,
+    )
+    if user_id != principal.user_id or changes.is_for_admins:
         require(api, principal, Action.ADMINISTRATE_USERS)
-    if body.username is not None or body.remote is not None:
-        raise Unimplemented("username and remote of a user cannot be changed yet")
     if principal.user_id == user_id and (body.active is False or body.admin is False):
         raise InvalidArgument("admins cannot deactivate or demote themselves: ask another admin")
-    return reply({"user": user_json(await _patched(api, user_id, body, principal))})
-
-
-async def _patched(api: ApiContext, user_id: int, body: PatchUser, by: Principal) -> UserRecord:
-    auth = api.services.auth
-    user = auth.user(user_id)
-    if body.display_name is not None:
-        user = await auth.set_display_name(user_id, body.display_name, by=by)
-    if body.agent_user_group is not None:
-        user = await auth.link_agent_user(user_id, body.agent_user_group.linked(), by=by)
-    if body.admin is not None:
-        user = await auth.set_admin(user_id, body.admin, by=by)
-    if body.active is not None:
-        user = await auth.set_active(user_id, body.active, by=by)
     if body.password is not None:
-        user = await auth.change_password(user_id, body.password, is_hashed=body.is_hashed, by=by)
-    return user
+        return await _with_password(
+            api, user_id, changes, body.password, is_hashed=body.is_hashed, by=principal
+        )
+    changed = await auth.patch(user_id, changes, by=principal)
+    return reply({"user": user_json(changed)})
+
+
+@router.post("/api/v1/users/{user_id}/password")
+@permit(Action.UPDATE_USER, user("user_id"))
+async def set_password(
+    user_id: RowId, password: Annotated[Text, JsonBody()], principal: Caller, api: TheApi
+) -> Reply[UserReply]:
+    """The body is the password itself."""
+    return await _with_password(api, user_id, UserPatch(), password, is_hashed=False, by=principal)
+
+
+async def _with_password(
+    api: ApiContext,
+    user_id: int,
+    changes: UserPatch,
+    password: str,
+    *,
+    is_hashed: bool,
+    by: Principal,
+) -> Reply[UserReply]:
+    """Other sessions of the user end."""
+    if user_id == by.user_id:
+        require_password_login(by, "change the password of its user")
+    auth = api.services.auth
+    hashed = await auth.password_hash(password, is_hashed=is_hashed)
+    with_it = replace(changes, password_hash=hashed)
+    changed = await auth.patch(user_id, with_it, by=by, keep=by.session_id)
+    return reply({"user": user_json(changed)})
+
+
+class UserFilters(Body):
+    name: str = ""
+    admin: bool | None = None
+
+
+class PatchUsers(Body):
+    activate: bool = False
+    user_ids: tuple[Int32, ...] = ()
+    filters: UserFilters | None = None
+    """Instead of the ids: all whom it finds."""
+
+
+@router.patch("/api/v1/users")
+@permit(Action.ADMINISTRATE_USERS, CLUSTER)
+async def patch_many(body: PatchUsers, principal: Caller, api: TheApi) -> Reply[UserActionsReply]:
+    """Activate or deactivate; each has its own result."""
+    ids = body.user_ids
+    if (where := body.filters) is not None:
+        ids = tuple(found.id for found in _found(api, where.name, where.admin))
+    errors = await api.services.auth.set_active(ids, body.activate, by=principal)
+    return reply({"results": [{"id": id_, "error": errors.get(id_, "")} for id_ in ids]})
+
+
+def _found(api: ApiContext, name: str, admin: bool | None) -> Sequence[UserRecord]:
+    """By id. `name`: a part of it, or of the display name."""
+    part = name.lower()
+    return [
+        user
+        for user in api.services.auth.users()
+        if (part in user.username or part in user.display_name.lower())
+        and admin in (None, user.admin)
+    ]

@@ -75,6 +75,13 @@ async def me(principal: Caller, api: TheApi) -> Reply[UserReply]:
     return reply({"user": user_json(api.services.auth.user(principal.user_id))})
 
 
+@router.get("/api/v1/auth/user")
+@permit(Action.USE_SESSION, OWN)
+async def current_user(principal: Caller, api: TheApi) -> Reply[UserReply]:
+    """The same as `/api/v1/me`."""
+    return reply({"user": user_json(api.services.auth.user(principal.user_id))})
+
+
 @router.get("/users/me")
 @permit(Action.USE_SESSION, OWN)
 async def me_for_browsers(principal: Caller, api: TheApi) -> Reply[User]:

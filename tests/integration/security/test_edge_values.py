@@ -221,10 +221,19 @@ FULL: dict[str, dict[str, Any]] = {
     },
     "POST /api/v1/users": {
         "user": {"username": "u", "displayName": "d", "admin": False, "active": True},
-        "password": "long enough to be one",
+        "password": "Long-enough-1",
         "isHashed": False,
     },
     "PATCH /api/v1/users/{user_id}": {"displayName": "d", "admin": False, "active": True},
+    "PATCH /api/v1/users": {"activate": True, "userIds": [2], "filters": {"name": "n"}},
+    "POST /api/v1/users/setting": {"settings": [{"key": "k", "storagePath": "p", "value": "v"}]},
+    "POST /api/v1/users/activity": {
+        "activityType": "ACTIVITY_TYPE_GET",
+        "entityType": "ENTITY_TYPE_PROJECT",
+        "entityId": 1,
+    },
+    "POST /api/v1/tokens": {"userId": 2, "lifespan": "1h", "description": "d"},
+    "PATCH /api/v1/tokens/{access_token_id}": {"description": "d", "setRevoked": False},
     "POST /api/v1/allocations/{allocation_id}/acceleratorData": {
         "acceleratorData": {"nodeName": "n", "acceleratorType": "t", "acceleratorUuids": ["u"]}
     },

@@ -40,6 +40,8 @@ class Expected(NamedTuple):
 OPEN = None
 """Answers everybody."""
 READ = Expected(200, 200)
+HIDDEN = Expected(404, 404)
+"""To whom it does not belong, it is not there."""
 NOT_THERE = Expected(409, 409)
 """Anybody may ask; its files are not there."""
 OWNED = Expected(403, 403)
@@ -224,7 +226,21 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/generic-tasks": READ,
     "GET /api/v1/windlass/jobs/{job_id}": READ,
     "GET /api/v1/windlass/jobs/{job_id}/explain": READ,
+    "GET /api/v1/auth/user": READ,
     "GET /api/v1/users": READ,
+    "PATCH /api/v1/users": ADMINS,
+    "POST /api/v1/users/{user_id}/password": OWNED,
+    "GET /api/v1/users/setting": CREATE,
+    "POST /api/v1/users/setting": CREATE,
+    "POST /api/v1/users/setting/reset": CREATE,
+    "POST /api/v1/users/activity": CREATE,
+    "GET /api/v1/user/projects/activity": CREATE,
+    "GET /api/v1/tokens": CREATE,
+    "POST /api/v1/tokens": OWNED,
+    "PATCH /api/v1/tokens/{access_token_id}": HIDDEN,
+    "GET /api/v1/windlass/users/{user_id}/sessions": OWNED,
+    "DELETE /api/v1/windlass/users/{user_id}/sessions": OWNED,
+    "DELETE /api/v1/windlass/sessions/{session_id}": HIDDEN,
     "POST /api/v1/users": ADMINS,
     "GET /api/v1/users/{user_id}": READ,
     "GET /api/v1/users/{username}/by-username": READ,
@@ -428,6 +444,16 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/roles/remove-assignments": lambda there: _role(1),
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},
+    "PATCH /api/v1/users": lambda there: {"activate": False, "userIds": [1, 2]},
+    "POST /api/v1/users/{user_id}/password": lambda there: "Stolen-account-1",
+    "POST /api/v1/users/setting": lambda there: {"settings": [{"key": "k", "value": "v"}]},
+    "POST /api/v1/users/activity": lambda there: {
+        "activityType": "ACTIVITY_TYPE_GET",
+        "entityType": "ENTITY_TYPE_PROJECT",
+        "entityId": there.project,
+    },
+    "POST /api/v1/tokens": lambda there: {"userId": 2, "description": "stolen"},
+    "PATCH /api/v1/tokens/{access_token_id}": lambda there: {"setRevoked": True},
 }
 _TIMES = "?timestampAfter=2026-01-01T00:00:00Z&timestampBefore=2026-01-02T00:00:00Z"
 _DAYS = (
@@ -469,10 +495,10 @@ async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
 
 
 async def everything(there: Populated) -> dict[str, list[str]]:
-    """All rows of the store and the lines of the task, to compare; without pins, which are everybody's own."""
+    """All rows of the store and the lines of the task, to compare; without what is everybody's own."""
     store, found = there.world.services.store, {}
     for table in vars(tables).values():
-        if table is tables.WorkspacePin:
+        if table in (tables.WorkspacePin, tables.UserSetting, tables.ProjectVisit):
             continue
         if isinstance(table, type) and issubclass(table, SQLModel) and hasattr(table, "__table__"):
             rows = await store.read(select(table))

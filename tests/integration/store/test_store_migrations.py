@@ -130,6 +130,24 @@ async def test_workspaces_and_projects_that_others_refer_to_get_their_keys(
     assert await database.write(upgraded) == [("new", "new", "NEW")]
 
 
+async def test_sessions_of_the_release_before_go_on_and_it_can_still_open_some(
+    database: Database,
+) -> None:
+    def upgraded(connection: Any) -> Any:
+        command.upgrade(config_for(STATE, connection), "0023")
+        old = Table("usersession", MetaData(), autoload_with=connection)
+        _insert(connection, "user", 1)
+        _insert(connection, "usersession", 1)
+        upgrade(connection, STATE)
+        now = datetime.now(UTC)
+        row = {"id": 2, "user_id": 1, "token_hash": "h", "created_at": now, "expires_at": now}
+        connection.execute(old.insert().values(row))
+        found = text("SELECT id, user_id, address FROM usersession ORDER BY id")
+        return connection.execute(found).all()
+
+    assert await database.write(upgraded) == [(1, 1, ""), (2, 1, "")]
+
+
 def _insert(connection: Any, name: str, id_: int) -> None:
     """A row of an old form: what it must have, and references to the first rows."""
     values: dict[str, Any] = {"id": id_}

@@ -13,9 +13,11 @@ import pytest
 
 from master.api.application import ROUTES
 from master.api.routing import ApiRoute
+from master.auth.access_tokens import AccessTokens
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
 from master.auth.service import AuthService
+from master.auth.user_settings import UserSettings
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
 from master.core.actor import Actor
@@ -37,7 +39,14 @@ from tests.fakes.one_bake import OneBake
 from tests.fakes.one_instance import OneInstance
 
 SERVICES = (
-    *(AuthService, ExperimentMetadata, ExperimentService, InteractiveService),
+    *(
+        AccessTokens,
+        AuthService,
+        UserSettings,
+        ExperimentMetadata,
+        ExperimentService,
+        InteractiveService,
+    ),
     *(
         GenericTasks,
         JobService,
@@ -93,6 +102,8 @@ class Here:
             "slot_id": 0,
             "label": "new",
             "token_id": "none",
+            "access_token_id": 1,
+            "session_id": 1,
             "bake_id": "bake-1",
             "checkpoint_uuid": "c",
             "template_name": "mine",
@@ -169,9 +180,16 @@ BODIES: Bodies = {
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},
     "PATCH /api/v1/users/{user_id}": lambda here: {
         "displayName": "D",
-        "password": "p",
+        "password": "Good-enough-1",
         "admin": True,
         "active": True,
+    },
+    "PATCH /api/v1/users": lambda here: {"activate": True, "userIds": [2]},
+    "POST /api/v1/users/{user_id}/password": lambda here: "Good-enough-1",
+    "POST /api/v1/users/activity": lambda here: {
+        "activityType": "ACTIVITY_TYPE_GET",
+        "entityType": "ENTITY_TYPE_PROJECT",
+        "entityId": 1,
     },
     "DELETE " + _BULK.partition(" ")[2] + "delete": lambda here: {
         "experimentIds": [here.experiment]
@@ -262,6 +280,7 @@ async def test_the_service_is_told_who_does_it(
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
     await world.ok("POST", "/api/v1/groups", {"name": "team"})
+    await world.ok("POST", "/api/v1/tokens", {})
     live = world.services.experiments.live(experiment)
     assert live is not None
     here = Here(

@@ -79,8 +79,8 @@ NEVER_GRANTED = {
 }
 """Operations of which no generated request succeeds, and why."""
 
-SELDOM_GRANTED = {"experiments_create"}
-"""Only those with a template, and the master may need longer for one than is waited."""
+SELDOM_GRANTED = {"experiments_create", "users_set_password"}
+"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough."""
 KINDS = {
     "allocationId": "allocation",
     "agentId": "agent",
@@ -99,6 +99,9 @@ KINDS = {
     "template_name": "template",
     "oldName": "template",
     "destinationProjectId": "project",
+    "entityId": "project",
+    "access_token_id": "accessToken",
+    "tokenIds": "accessToken",
     "sourceProjectId": "project",
     "destinationWorkspaceId": "workspace",
     "key": "projectKey",

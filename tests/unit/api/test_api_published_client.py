@@ -143,6 +143,21 @@ async def gather(world: ApiWorld) -> list[Reply]:
     new = {"user": {"username": "eve", "active": True}, "isHashed": True}
     await note("PostUserResponse", "POST", "/api/v1/users", new)
     await note("PatchUserResponse", "PATCH", "/api/v1/users/2", {"displayName": "D"})
+    await note("SetUserPasswordResponse", "POST", "/api/v1/users/2/password", "Good-enough-1")
+    some_users = {"activate": True, "userIds": [2, 99]}
+    await note("PatchUsersResponse", "PATCH", "/api/v1/users", some_users)
+    await note("CurrentUserResponse", "GET", "/api/v1/auth/user")
+    settings = {"settings": [{"key": "k", "storagePath": "p"}]}
+    await world.ok("POST", "/api/v1/users/setting", settings)
+    await note("GetUserSettingResponse", "GET", "/api/v1/users/setting")
+    visit = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT"}
+    await world.ok("POST", "/api/v1/users/activity", {**visit, "entityId": 1})
+    recent = "/api/v1/user/projects/activity"
+    await note("GetProjectsByUserActivityResponse", "GET", recent)
+    await note("PostAccessTokenResponse", "POST", "/api/v1/tokens", {"userId": 1})
+    await note("GetAccessTokensResponse", "GET", "/api/v1/tokens")
+    token = f"/api/v1/tokens/{replies[-1][2]['tokenInfo'][0]['id']}"
+    await note("PatchAccessTokenResponse", "PATCH", token, {"description": "d"})
     await note("PostWorkspaceResponse", "POST", "/api/v1/workspaces", {"name": "lab"})
     lab = f"/api/v1/workspaces/{replies[-1][2]['workspace']['id']}"
     await note("PatchWorkspaceResponse", "PATCH", lab, {"name": "laboratory"})

@@ -18,6 +18,10 @@ class RouteNeed(NamedTuple):
 TABLE = """
 free: >
 GET /me
+GET /auth/user
+GET /users/setting
+POST /users/setting
+POST /users/setting/reset
 GET //users/me
 GET //det/
 POST /auth/logout
@@ -64,6 +68,18 @@ GET //resources/allocation/allocations-csv
 GET //resources/allocation/raw
 cluster: > ADMINISTRATE_USER
 POST /users
+PATCH /users
+POST /users/{user_id}/password
+GET /windlass/users/{user_id}/sessions
+DELETE /windlass/users/{user_id}/sessions
+DELETE /windlass/sessions/{session_id}
+cluster: > VIEW_OTHER_TOKEN
+GET /tokens
+cluster: > CREATE_OTHER_TOKEN
+POST /tokens
+cluster: > ADMINISTRATE_TOKEN
+PATCH /tokens/{access_token_id}
+cluster: > ADMINISTRATE_USER
 PATCH /users/{user_id}
 cluster: > UPDATE_GROUP
 DELETE /groups/{group_id}
@@ -125,6 +141,8 @@ POST /projects/{id}/unarchive
 POST /projects/{project_id}/notes
 PUT /projects/{project_id}/notes
 seen: VIEW_PROJECT >
+POST /users/activity
+GET /user/projects/activity
 GET /projects/key/{key}
 GET /projects/{id}
 GET /workspaces/{id}/projects

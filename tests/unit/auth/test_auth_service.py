@@ -15,6 +15,7 @@ from master.auth.passwords import Passwords, client_hash
 from master.auth.principal import Principal, TaskIdentity
 from master.auth.service import SESSION_LENGTH, AuthService
 from master.auth.throttle import FREE_FAILURES, LoginThrottled
+from master.auth.user_rules import UserPatch
 from master.store.store import Store
 from master.store.tables import User, UserSession
 from tests.fakes.actors import ADMIN
@@ -54,6 +55,13 @@ async def auth(memory_store: Store, clock: ManualClock) -> AuthService:
     return auth
 
 
+async def give_password(
+    auth: AuthService, user_id: int, password: str, *, is_hashed: bool, keep: int | None = None
+) -> None:
+    hashed = await auth.password_hash(password, is_hashed=is_hashed)
+    await auth.patch(user_id, UserPatch(password_hash=hashed), by=ADMIN, keep=keep)
+
+
 async def login(auth: AuthService, name: str = "admin", password: str = "") -> str:
     token, _ = await auth.login(name, password, is_hashed=False, loopback=True, address="x")
     return token
@@ -75,7 +83,7 @@ async def test_the_first_password_is_for_those_that_have_none(
     auth: AuthService, memory_store: Store, clock: ManualClock
 ) -> None:
     """`auth` has users without passwords, as earlier releases left them."""
-    await auth.change_password(2, "mine", is_hashed=False, by=ADMIN)
+    await give_password(auth, 2, "Mine-pass-1", is_hashed=False)
     asked = []
 
     def first() -> str:
@@ -88,7 +96,7 @@ async def test_the_first_password_is_for_those_that_have_none(
         with pytest.raises(Unauthenticated):
             await login(again)
         assert await login(again, password="first")
-        assert await login(again, "determined", "mine")
+        assert await login(again, "determined", "Mine-pass-1")
     assert len(asked) == 1
 
 
@@ -98,7 +106,7 @@ async def test_an_empty_password_needs_leave(memory_store: Store, clock: ManualC
     with pytest.raises(Unauthenticated, match="the empty password is not accepted here"):
         await login(strict)
     with pytest.raises(InvalidArgument, match="password: must not be empty"):
-        await strict.change_password(1, "", is_hashed=True, by=ADMIN)
+        await strict.password_hash("", is_hashed=True)
 
 
 async def test_a_session_lasts_until_logout_or_seven_days(
@@ -165,7 +173,7 @@ async def test_no_such_token(auth: AuthService, token: str) -> None:
 
 async def test_a_right_password_passes_whatever_others_guess(auth: AuthService) -> None:
     """A flood of guesses for an account, from one address and from many, and its owner from home and from elsewhere."""
-    await auth.create_user("alice", password="right", is_hashed=False, by=ADMIN)
+    await auth.create_user("alice", password="Right-pass-1", is_hashed=False, by=ADMIN)
 
     async def guess(address: str) -> None:
         with suppress(Unauthenticated, LoginThrottled):
@@ -174,7 +182,7 @@ async def test_a_right_password_passes_whatever_others_guess(auth: AuthService) 
 
     async def right(address: str) -> str:
         token, _ = await auth.login(
-            "alice", "right", is_hashed=False, loopback=False, address=address
+            "alice", "Right-pass-1", is_hashed=False, loopback=False, address=address
         )
         return token
 
@@ -199,9 +207,9 @@ async def test_a_refusal_costs_the_same_whoever_is_asked_for(
     await auth.ensure_users(lambda: "first")
     await auth.create_user("empty", by=ADMIN)
     await auth.create_user("remote", remote=True, by=ADMIN)
-    await auth.create_user("gone", password="right", is_hashed=False, by=ADMIN)
+    await auth.create_user("gone", password="Right-pass-1", is_hashed=False, by=ADMIN)
     gone = auth.user_by_name("gone").id
-    await auth.set_active(gone, False, by=ADMIN)
+    await auth.set_active([gone], False, by=ADMIN)
     await auth.login("admin", "first", is_hashed=False, loopback=True)
     for name in ("admin", "empty", "remote", "gone", "nobody", "x" * 300):
         for password in ("", "wrong", "x" * 10_000):
@@ -216,7 +224,7 @@ async def test_a_refusal_costs_the_same_whoever_is_asked_for(
         clock.advance(60)
     hasher.computed = 0
     with pytest.raises(PermissionDenied, match="user is not active"):
-        await auth.login("gone", "right", is_hashed=False, loopback=True, address="z")
+        await auth.login("gone", "Right-pass-1", is_hashed=False, loopback=True, address="z")
     assert hasher.computed == 1
 
 
@@ -236,7 +244,7 @@ async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthS
     )
     with pytest.raises(InvalidArgument):
         await auth.logout("secret")
-    await auth.set_active(2, False, by=ADMIN)
+    await auth.set_active([2], False, by=ADMIN)
     with pytest.raises(PermissionDenied):
         auth.identify("secret")
     live.owners.clear()
@@ -246,40 +254,40 @@ async def test_an_allocation_token_acts_for_its_owner_while_it_lives(auth: AuthS
 
 async def test_a_new_password_ends_the_sessions_of_that_user(auth: AuthService) -> None:
     admin, determined = await login(auth), await login(auth, "determined")
-    await auth.change_password(2, client_hash("new"), is_hashed=True, by=ADMIN)
+    await give_password(auth, 2, client_hash("New-pass-1"), is_hashed=True)
     with pytest.raises(Unauthenticated):
         auth.identify(determined)
     auth.identify(admin)
     with pytest.raises(Unauthenticated):
         await login(auth, "determined")
-    assert await login(auth, "determined", "new")
+    assert await login(auth, "determined", "New-pass-1")
 
 
 async def test_an_inactive_user_is_out_until_active_again(auth: AuthService) -> None:
     token = await login(auth, "determined")
-    await auth.set_active(2, False, by=ADMIN)
+    await auth.set_active([2], False, by=ADMIN)
     with pytest.raises(Unauthenticated):
         auth.identify(token)
     with pytest.raises(PermissionDenied, match="user is not active"):
         await login(auth, "determined")
-    await auth.set_active(2, True, by=ADMIN)
+    await auth.set_active([2], True, by=ADMIN)
     assert await login(auth, "determined")
 
 
 async def test_a_password_changed_during_a_login_refuses_it(
     auth: AuthService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await auth.create_user("alice", password="old", is_hashed=False, by=ADMIN)
+    await auth.create_user("alice", password="Old-pass-1", is_hashed=False, by=ADMIN)
     real = auth._passwords.verify
 
     async def verify(stored: str | None, password: str, *, is_hashed: bool) -> bool:
         verified = await real(stored, password, is_hashed=is_hashed)
-        await auth.change_password(3, "new", is_hashed=False, by=ADMIN)
+        await give_password(auth, 3, "New-pass-1", is_hashed=False)
         return verified
 
     monkeypatch.setattr(auth._passwords, "verify", verify)
     with pytest.raises(Unauthenticated):
-        await login(auth, "alice", "old")
+        await login(auth, "alice", "Old-pass-1")
 
 
 @pytest.mark.parametrize("name", ["a", " a ", "", "äää", "a\nb", "x" * 256])
@@ -304,13 +312,9 @@ async def test_a_remote_user_has_no_password(auth: AuthService) -> None:
 
 
 async def test_unknown_users_are_not_found(auth: AuthService) -> None:
-    for change in (
-        auth.change_password(99, "", is_hashed=True, by=ADMIN),
-        auth.set_active(99, True, by=ADMIN),
-        auth.set_admin(99, True, by=ADMIN),
-    ):
-        with pytest.raises(NotFound, match="user '99' not found"):
-            await change
+    with pytest.raises(NotFound, match="user '99' not found"):
+        await auth.patch(99, UserPatch(admin=True), by=ADMIN)
+    assert await auth.set_active([99, 2], True, by=ADMIN) == {99: "user '99' not found"}
 
 
 @pytest.mark.parametrize("name", ["Admin", "admin ", "DETERMINED"])
@@ -319,16 +323,16 @@ async def test_nobody_may_be_shown_as_one_of_the_first_users(auth: AuthService, 
         await auth.create_user("eve", display_name=name, by=ADMIN)
     eve = await auth.create_user("eve", by=ADMIN)
     with pytest.raises(InvalidArgument, match="display_name: "):
-        await auth.set_display_name(eve.id, name, by=ADMIN)
+        await auth.patch(eve.id, UserPatch(display_name=name), by=ADMIN)
     assert auth.user(eve.id).display_name == ""
-    await auth.set_admin(eve.id, True, by=ADMIN)
-    await auth.set_display_name(eve.id, "Admin", by=ADMIN)
-    await auth.set_display_name(2, "Determined", by=ADMIN)
+    await auth.patch(eve.id, UserPatch(admin=True), by=ADMIN)
+    await auth.patch(eve.id, UserPatch(display_name="Admin"), by=ADMIN)
+    await auth.patch(2, UserPatch(display_name="Determined"), by=ADMIN)
 
 
 async def test_changes_are_stored(auth: AuthService, memory_store: Store) -> None:
-    await auth.set_admin(2, True, by=ADMIN)
-    await auth.set_display_name(2, "Det", by=ADMIN)
+    await auth.patch(2, UserPatch(admin=True), by=ADMIN)
+    await auth.patch(2, UserPatch(display_name="Det"), by=ADMIN)
     row = await memory_store.read_one(select(User).where(User.id == 2))
     assert row is not None
     assert (row.admin, row.display_name) == (True, "Det")
@@ -346,7 +350,7 @@ async def test_a_failed_commit_changes_nothing_in_memory(
     monkeypatch.setattr(memory_store, "commit", full)
     for change in (
         auth.create_user("alice", by=ADMIN),
-        auth.set_active(1, False, by=ADMIN),
+        auth.set_active([2], False, by=ADMIN),
         login(auth, "determined"),
         auth.logout(token),
     ):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from master.auth.role_service import RoleService
-from master.auth.service import AuthService
+from master.auth.service import MASTER, AuthService
+from master.auth.user_rules import UserPatch
 from master.core.roles.access import Grant
 from master.core.roles.catalogue import RoleId
 from master.core.roles.groups import Assignment
@@ -81,17 +82,16 @@ async def test_an_administrator_is_recovered(tmp_path: Path, clock: ManualClock)
     async with leading_store(url, clock) as store:
         auth = AuthService(store, clock, Ids.seeded(1))
         await auth.ensure_users()
-        await auth.set_active(1, False, by=ADMIN)
-        await auth.set_admin(1, False, by=ADMIN)
+        await auth.patch(2, UserPatch(active=False), by=MASTER)
         await store.give_back_lease()
-    await recover_administrator(url, tmp_path, "admin", clock)
-    await recover_administrator(url, tmp_path, "admin", clock)
+    await recover_administrator(url, tmp_path, "determined", clock)
+    await recover_administrator(url, tmp_path, "determined", clock)
     with pytest.raises(NotFound, match="user 'nobody' not found"):
         await recover_administrator(url, tmp_path, "nobody", clock)
     async with leading_store(url, clock) as store:
         auth, roles = AuthService(store, clock, Ids.seeded(1)), RoleService(store)
         await auth.load()
         await roles.load()
-        assert (auth.user(1).active, auth.user(1).admin) == (True, True)
-        assert roles.access_of(1).allows(Permission.ASSIGN_ROLES)
-        assert not roles.access_of(2).allows_somewhere(Permission.VIEW_WORKSPACE)
+        assert (auth.user(2).active, auth.user(2).admin) == (True, True)
+        assert roles.access_of(2).allows(Permission.ASSIGN_ROLES)
+        assert not roles.access_of(1).allows_somewhere(Permission.VIEW_WORKSPACE)

@@ -290,6 +290,10 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "security.allow_empty_password": "master:allow_empty_password",
         "security.allowed_hosts": "master:allowed_hosts",
         "security.trusted_proxies": "master:trusted_proxies",
+        **below(
+            "security.token",
+            read_by("master/auth/access_tokens.py:*", "default_lifespan_days max_lifespan_days"),
+        ),
         "scim": ONE_VALUE,
         "saml": ONE_VALUE,
         "observability.enable_prometheus": "master/api:enable_prometheus",

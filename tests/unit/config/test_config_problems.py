@@ -359,7 +359,8 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
         ),
         (
             "saml: {enabled: true}",
-            "<master.yaml>.saml: single sign-on is not supported yet: set enabled to false",
+            "<master.yaml>.saml: SAML, OIDC, SCIM and OAuth clients are not part of Windlass; "
+            "users log in with passwords or access tokens: set enabled to false",
         ),
         (
             "security: {authz: {roles: [{id: 100, name: Own, permissions: [VIEW_ALL]}]}}",

@@ -1,15 +1,18 @@
-"""`det user`: log in and out, list and create users, change passwords."""
+"""`det user`: log in and out, list, create and change users, their passwords and sessions."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from windlass.base.errors import InvalidArgument, Unauthenticated
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
+from windlass.base.password_rules import missing_in_password
 from windlass.cli.connect import (
     ask_password,
     client_for,
@@ -20,13 +23,25 @@ from windlass.cli.connect import (
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json
+from windlass.cli.output.times import local_time
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
+if TYPE_CHECKING:
+    from windlass.sdk.credentials import TokenCache
+
 app = command_group()
+sessions = typer.Typer(no_args_is_help=True, help="Show and end logins.")
+app.add_typer(sessions, name="session")
 
-SHORTEST_PASSWORD = 8
 
+class Flag(StrEnum):
+    TRUE = "true"
+    FALSE = "false"
+
+
+Target = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
+Targets = Annotated[list[str], typer.Argument(metavar="USER...", help="Names of users.")]
 PasswordStdinOption = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input.")
 ]
@@ -56,18 +71,28 @@ def login(
 
 
 @app.command()
-def logout(ctx: typer.Context) -> None:
-    """End the session and delete its token."""
+def logout(
+    ctx: typer.Context,
+    everybody: Annotated[
+        bool, typer.Option("-a", "--all", help="All users that this client is logged in as.")
+    ] = False,
+) -> None:
+    """End the session and delete its token. An access token stays valid: see `det token revoke`."""
     from windlass.sdk.credentials import TokenCache, master_url
 
     settings = settings_of(ctx)
     cache = TokenCache()
     url = master_url(settings.master, os.environ)
-    name = settings.user or cache.active_user(url)
-    token = cache.token(url, name) if name else None
-    if not name or not token:
+    active = settings.user or cache.active_user(url)
+    names = cache.users(url) if everybody else [active] if active else []
+    tokens = {name: token for name in names if (token := cache.token(url, name))}
+    if not tokens:
         notice(f"Not logged in at {url}")
-        return
+    for name, token in tokens.items():
+        _log_out(ctx, cache, url, name, token)
+
+
+def _log_out(ctx: typer.Context, cache: TokenCache, url: str, name: str, token: str) -> None:
     cache.forget(url, name)
     with session_for(ctx, token) as session:
         try:
@@ -91,9 +116,17 @@ def whoami(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command("list")
 @with_groups
-def list_users(ctx: typer.Context, out: TableOptions) -> None:
-    """List the users of the cluster."""
-    out.show(USERS, client_for(ctx).users(limit=out.limit))
+def list_users(
+    ctx: typer.Context,
+    *,
+    everybody: Annotated[
+        bool, typer.Option("-a", "--all", help="Show users who are not active, too.")
+    ] = False,
+    out: TableOptions,
+) -> None:
+    """List the active users of the cluster."""
+    active = None if everybody else True
+    out.show(USERS, client_for(ctx).users(active=active, limit=out.limit))
 
 
 @app.command()
@@ -106,7 +139,8 @@ def create(
         typer.Option(help="Set this password. It is visible in the shell's history."),
     ] = None,
     remote: Annotated[
-        bool, typer.Option("--remote", help="Allow no password: the user signs on elsewhere.")
+        bool,
+        typer.Option("--remote", help="Allow no password: the user logs in with access tokens."),
     ] = False,
     password_stdin: PasswordStdinOption = False,
 ) -> None:
@@ -152,10 +186,137 @@ def unlink_agent_user(
 
 
 def _link(ctx: typer.Context, username: str, link: Json) -> None:
+    _edit(ctx, username, {"agentUserGroup": link})
+
+
+@app.command()
+def edit(
+    ctx: typer.Context,
+    target_user: Target,
+    *,
+    display_name: Annotated[
+        str | None,
+        typer.Option(help='Show the user under this name; "" to end that.', show_default=False),
+    ] = None,
+    username: Annotated[
+        str | None, typer.Option(help="Rename the user.", show_default=False)
+    ] = None,
+    active: Annotated[
+        Flag | None,
+        typer.Option(help="Let the user log in, or not.", show_default=False),
+    ] = None,
+    admin: Annotated[
+        Flag | None,
+        typer.Option(help="Make the user an administrator, or not.", show_default=False),
+    ] = None,
+    remote: Annotated[
+        Flag | None,
+        typer.Option(
+            help="Accept no password of the user, but access tokens alone; or accept it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Change a user. All but your own display name is for administrators."""
+    flags = {"active": active, "admin": admin, "remote": remote}
+    given: Json = {"displayName": display_name, "username": username}
+    changes: Json = {key: value for key, value in given.items() if value is not None}
+    changes |= {key: flag is Flag.TRUE for key, flag in flags.items() if flag is not None}
+    if not changes:
+        raise InvalidArgument("Nothing to change: see `det user edit --help`")
+    _edit(ctx, target_user, changes)
+    notice(f"Changed user {target_user}")
+
+
+@app.command()
+def rename(
+    ctx: typer.Context,
+    target_user: Target,
+    new_username: Annotated[str, typer.Argument(help="New user name.")],
+) -> None:
+    """Rename a user, who logs in under the new name from now on. For administrators."""
+    renamed = _edit(ctx, target_user, {"username": new_username})
+    notice(f"Renamed user {target_user} to {renamed['username']}")
+
+
+@app.command()
+def activate(ctx: typer.Context, usernames: Targets) -> None:
+    """Let users log in again. For administrators."""
+    _set_active(ctx, usernames, True)
+
+
+@app.command()
+def deactivate(ctx: typer.Context, usernames: Targets) -> None:
+    """Let users log in no more. Their sessions and access tokens end, their work goes on. For administrators."""
+    _set_active(ctx, usernames, False)
+
+
+@sessions.command("list")
+@with_groups
+def list_sessions(
+    ctx: typer.Context,
+    target_user: Annotated[
+        str | None, typer.Argument(help="User name. Default: yourself.", show_default=False)
+    ] = None,
+    *,
+    out: TableOptions,
+) -> None:
+    """Show where a user is logged in. Those of others are for administrators."""
+    client = client_for(ctx)
+    user = client.user(target_user) if target_user else client.me()
+    with for_administrators():
+        found = client.user_calls().sessions(int(user["id"]))
+    out.show(SESSIONS, found)
+
+
+@sessions.command("revoke")
+def revoke_sessions(
+    ctx: typer.Context,
+    session_ids: Annotated[
+        list[int] | None,
+        typer.Argument(metavar="[ID...]", help="Ids, as `list` shows them.", show_default=False),
+    ] = None,
+    all_of: Annotated[
+        str | None,
+        typer.Option(
+            "--all-of",
+            metavar="USER",
+            help="All sessions of this user, but the one that this command uses.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """End logins: whoever uses one has to log in again."""
+    if bool(session_ids) == (all_of is not None):
+        raise InvalidArgument("Give ids of sessions, or --all-of")
+    client = client_for(ctx)
+    if all_of is not None:
+        with for_administrators():
+            number = client.user_calls().end_sessions(int(client.user(all_of)["id"]))
+        notice(f"Ended {counted(number, 'session')} of {all_of}")
+    for session_id in session_ids or ():
+        client.user_calls().end_session(session_id)
+        notice(f"Ended session {session_id}")
+
+
+def _edit(ctx: typer.Context, username: str, changes: Json) -> Json:
     client = client_for(ctx)
     user = client.user(username)
     with for_administrators():
-        client.link_agent_user(int(user["id"]), link)
+        return client.user_calls().edit(int(user["id"]), changes)
+
+
+def _set_active(ctx: typer.Context, usernames: list[str], active: bool) -> None:
+    client = client_for(ctx)
+    ids = {int(client.user(name)["id"]): name for name in usernames}
+    with for_administrators():
+        results = client.user_calls().set_active(list(ids), active)
+    for result in results:
+        if not result["error"]:
+            done = "Activated" if active else "Deactivated"
+            notice(f"{done} user {ids[int(result['id'])]}")
+    if errors := [f"{ids[int(one['id'])]}: {one['error']}" for one in results if one["error"]]:
+        raise InvalidArgument("; ".join(errors))
 
 
 @app.command("change-password")
@@ -167,20 +328,13 @@ def change_password(
     password_stdin: PasswordStdinOption = False,
 ) -> None:
     """Change your password, or as an administrator that of another user. Other sessions end."""
-    from windlass.sdk.credentials import TokenCache
-
     client = client_for(ctx)
-    me = str(client.me()["username"])
-    name = target_user or me
+    name = target_user or str(client.me()["username"])
     user = client.user(name)
     password = _new_password(name, None, password_stdin)
     with for_administrators():
-        client.change_password(int(user["id"]), password)
+        client.user_calls().set_password(int(user["id"]), password)
     notice(f"Changed the password of {name}")
-    if name == me:
-        cache = TokenCache()
-        active = cache.active_user(client.session.url) in (None, me)
-        cache.remember(client.session.url, me, client.session.login(me, password), active=active)
 
 
 def _password(name: str, url: str, from_stdin: bool) -> str:
@@ -205,20 +359,9 @@ def _new_password(name: str, given: str | None, from_stdin: bool) -> str:
             raise InvalidArgument("The passwords do not match")
     else:
         raise InvalidArgument("No password given: use --password-stdin")
-    if missing := _missing(password):
+    if missing := missing_in_password(password):
         raise InvalidArgument(f"The password needs {', '.join(missing)}")
     return password
-
-
-def _missing(password: str) -> list[str]:
-    """What the published client asks of passwords, too; the master sees only hashes."""
-    rules = {
-        f"at least {SHORTEST_PASSWORD} characters": len(password) >= SHORTEST_PASSWORD,
-        "an upper-case letter": any(map(str.isupper, password)),
-        "a lower-case letter": any(map(str.islower, password)),
-        "a digit": any(map(str.isdigit, password)),
-    }
-    return [rule for rule, met in rules.items() if not met]
 
 
 def _line() -> str:
@@ -242,4 +385,12 @@ USERS = Table(
     Column("Admin", "admin", _yes),
     Column("Remote", "remote", _yes),
     Column("Tasks run as", "agentUserGroup", _agent_user),
+)
+SESSIONS = Table(
+    Column("ID", "id"),
+    Column("Logged in", "createdAt", local_time),
+    Column("Last used", "lastUsedAt", local_time),
+    Column("Expires", "expiresAt", local_time),
+    Column("From", "address"),
+    Column("This one", "current", _yes),
 )

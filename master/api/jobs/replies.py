@@ -55,7 +55,7 @@ class FullJob(TypedDict):
     full: Job
 
 
-class Limited(TypedDict):
+class LimitedJob(TypedDict):
     """Of a job that the caller may not see: what it takes of the pool."""
 
     jobId: str
@@ -71,12 +71,12 @@ class Limited(TypedDict):
     allocatedSlots: int
 
 
-class LimitedJob(TypedDict):
-    limited: Limited
+class HiddenJob(TypedDict):
+    limited: LimitedJob
 
 
 class FullJobsReply(TypedDict):
-    jobs: list[FullJob | LimitedJob]
+    jobs: list[FullJob | HiddenJob]
     pagination: Pagination
 
 

@@ -15,10 +15,10 @@ from master.api.jobs.replies import (
     ExplanationReply,
     FullJob,
     FullJobsReply,
+    HiddenJob,
     Job,
     JobReply,
     JobsReply,
-    LimitedJob,
     QueueStatisticsReply,
 )
 from master.api.paging import pagination
@@ -94,7 +94,7 @@ async def list_jobs_v2(
 ) -> Reply[FullJobsReply]:
     """Those that the caller may not see are `limited`: they say only what they take of the pool."""
     page = await _page(query, visible, api, principal, limited=True)
-    jobs: list[FullJob | LimitedJob] = [
+    jobs: list[FullJob | HiddenJob] = [
         {"limited": wire.limited(job)} if _is_hidden(job, visible) else {"full": job}
         for job in page.rows
     ]

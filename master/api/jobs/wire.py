@@ -10,7 +10,7 @@ from master.api.jobs.replies import (
     HoldingAllocation,
     Job,
     JobSummary,
-    Limited,
+    LimitedJob,
     PoolStatistics,
     WaitingAllocation,
 )
@@ -75,7 +75,7 @@ def any_job(facts: JobFacts, queued: QueuedJob | None, why: Reason | None) -> Jo
     return _facts(facts) if queued is None else job(queued, why)
 
 
-def limited(shown: Job) -> Limited:
+def limited(shown: Job) -> LimitedJob:
     """Without its name, its user and how far it is."""
     return {
         "jobId": shown["jobId"],

@@ -15,6 +15,7 @@ from master.api.application import ROUTES
 from master.api.routing import ApiRoute
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
+from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.checkpoints.service import CheckpointService
 from master.cluster_message import ClusterMessages
@@ -46,6 +47,7 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        RoleService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,

@@ -16,6 +16,7 @@ from master.api.routing import ApiRoute
 from master.auth.access_tokens import AccessTokens
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
+from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.auth.user_settings import UserSettings
 from master.checkpoints.service import CheckpointService
@@ -55,6 +56,7 @@ SERVICES = (
         CheckpointService,
         IssuedTokens,
         TemplateService,
+        RoleService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,

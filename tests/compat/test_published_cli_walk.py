@@ -78,9 +78,9 @@ ok | workspace list-members Uncategorized
 ok | rbac unassign-role Viewer -u someone
 not found | rbac unassign-role Viewer -u someone
 ok | user-group delete h --yes
-Enterprise Edition | oauth client list
-Enterprise Edition | oauth client add n d
-Enterprise Edition | oauth client remove x
+are not part of Windlass | oauth client list
+are not part of Windlass | oauth client add n d
+are not part of Windlass | oauth client remove x
 ok | master info
 ok | master logs
 ok | master config show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from master.api.enums import TokenType
 from master.api.paging import Pagination
 from master.api.values import Timestamp
 from master.api.workspaces.replies import Project
@@ -94,7 +95,7 @@ class TokenInfo(TypedDict):
     description: str
     revoked: bool
     revokedAt: Timestamp | None
-    tokenType: str
+    tokenType: TokenType
 
 
 class AccessTokenReply(TypedDict):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from agent_bootstrap.container_options import OsUser
+from master.api.enums import TokenType
 from master.api.users.replies import AgentUserGroup, Session, TokenInfo, User
 from master.api.values import time
 from master.auth import users
 from master.auth.login_queries import TokenRow
 from master.store import tables
-
-ACCESS_TOKEN = "TOKEN_TYPE_ACCESS_TOKEN"  # noqa: S105
 
 
 def user(value: users.User) -> User:
@@ -63,5 +62,5 @@ def token_info(row: TokenRow) -> TokenInfo:
         "description": token.description,
         "revoked": token.revoked_at is not None,
         "revokedAt": time(token.revoked_at),
-        "tokenType": ACCESS_TOKEN,
+        "tokenType": TokenType.ACCESS_TOKEN,
     }

@@ -69,7 +69,7 @@ from master.wiring.batch.users import BatchUsers
 from master.wiring.cloud_boot import CloudBoot
 from master.wiring.cloud_providers import all_providers
 from master.wiring.cluster_identity import cluster_info
-from master.wiring.control_plane import Parts, build
+from master.wiring.control_plane import Parts, build, start_roles
 from master.wiring.elastic import (
     EmbeddedProviders,
     ProviderFactory,
@@ -236,6 +236,7 @@ class Master:
         plane = build(self._parts(lines, auth, info.cluster_id))
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
+        await start_roles(plane.roles, auth, security.authz)
         join_tokens = self._join_tokens()
         await join_tokens.load()
         watch = LogWatch(plane.experiments.live, self._logs, lines)
@@ -326,6 +327,7 @@ class Master:
             projects=plane.projects,
             models=plane.models,
             versions=plane.versions,
+            roles=plane.roles,
             reports=plane.reports,
             metadata=plane.metadata,
             checkpoints=plane.checkpoints,
@@ -444,6 +446,7 @@ class Master:
                 auth.agent_user, self._agent_users.of, self._require_user
             ),
             agent_users=self._agent_users,
+            authz=options.config.security.authz,
         )
 
     def _provisioner(

@@ -401,6 +401,33 @@ def restore(
         )
 
 
+@app.command("recover-admin")
+def recover_admin(
+    username: Annotated[str, typer.Argument(metavar="[USER]", help="Who is to administrate.")] = (
+        "admin"
+    ),
+    config_file: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a user an active administrator with the role ClusterAdmin, when nobody may do so any more.
+
+    On the machine of the master, which must be stopped. The user's password stays.
+    """
+    import asyncio
+
+    from master.data_folder import held, of_a_master
+    from master.recovery.administrator import recover_administrator
+    from windlass.base.clock import SystemClock
+
+    try:
+        with held(of_a_master(_data_dir(data_dir))) as folder:
+            url = _load(config_file, {}).db_url(folder)
+            asyncio.run(recover_administrator(url, folder, username, SystemClock()))
+    except (WindlassError, OSError) as error:
+        _fail(error)
+    typer.echo(f"{username} administrates the cluster from the master's next start on")
+
+
 def _load(path: Path | None, overrides: dict[str, Any]) -> Any:
     from master.config import load
     from master.config.load import ROOT

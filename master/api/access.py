@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias, cast
 
+import structlog
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from master.api.services import ApiContext
-from master.auth.permissions import CLUSTER, Action, Target, allowed, refusal
+from master.auth.permissions import CLUSTER, Action, Target, allowed, denial
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from windlass.base.errors import NotFound, PermissionDenied
 from windlass.base.network import parse_address
+
+log = structlog.get_logger(__name__)
 
 COOKIE = "auth"
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -91,9 +94,11 @@ Visible: TypeAlias = Annotated[Visibility, Depends(visible)]
 def require(
     api: ApiContext, principal: Principal, action: Action, target: Target = CLUSTER
 ) -> None:
-    """Raises PermissionDenied."""
+    """Raises PermissionDenied; NotFound for what the caller may not even see."""
     if not allowed(principal, action, target):
-        raise PermissionDenied(refusal(principal, action, target, _owner_name(api, target)))
+        error = denial(principal, action, target, _owner_name(api, target))
+        log.warning("denied", action=str(action), target=str(target), by=str(principal))
+        raise error
 
 
 def require_password_login(principal: Principal, what: str) -> None:

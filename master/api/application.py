@@ -41,6 +41,9 @@ from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
 from master.api.resource_pools import bindings as pool_bindings
 from master.api.resource_pools import routes as resource_pools
+from master.api.roles import groups as user_groups
+from master.api.roles import routes as roles
+from master.api.roles.sight import shows_roles
 from master.api.route_table import RouteTable
 from master.api.services import ApiContext, Services, make_api
 from master.api.tasks import allocations, generic
@@ -105,6 +108,8 @@ ROUTES: Sequence[BaseRoute] = (
     *agent_socket.router.routes,
     *resource_pools.router.routes,
     *jobs.router.routes,
+    *user_groups.router.routes,
+    *roles.router.routes,
     *user_settings.router.routes,
     *users.router.routes,
     *access_tokens.router.routes,
@@ -141,7 +146,8 @@ def build_app(services: Services) -> DescribedApp:
         redirect_slashes=False,
     )
     app.state.api = make_api(services)
-    errors.install(app, pages.error_page)
+    told = shows_roles(services.config.security.authz)
+    errors.install(app, pages.error_page, shows_roles=told)
     app.router.routes.extend(ROUTES)
     app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.

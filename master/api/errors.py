@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 
 from master.api.http.accept import asks_for_page
 from master.config.sections import NO_SIGN_ON
-from windlass.base.errors import WindlassError
+from windlass.base.errors import NotFound, WindlassError
 from windlass.base.formats.json_types import JsonObject
 
 log = structlog.get_logger(__name__)
@@ -54,6 +54,8 @@ INTERNAL = ErrorStatus(500, 13, "Internal")
 UNAVAILABLE = ErrorStatus(503, 14, "Unavailable")
 NOT_FOUND = ErrorStatus(404, 5, "NotFound")
 UNIMPLEMENTED = ErrorStatus(501, 12, "Unimplemented")
+CHECK_PERMISSIONS = ", please check your permissions."
+"""What is not there may be there for others."""
 MOST_ECHOED = 200
 """Characters of a request that an error repeats."""
 _PUBLISHED = ("/api/v1/", "/resources/allocation/", "/stream")
@@ -156,8 +158,8 @@ def plain_traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def install(app: FastAPI, error_page: ErrorPage) -> None:
-    """Register the handlers. `error_page`: what browsers get."""
+def install(app: FastAPI, error_page: ErrorPage, *, shows_roles: bool) -> None:
+    """Register the handlers. `error_page`: what browsers get. `shows_roles`: clients know of them."""
     app.state.error_page = error_page
 
     @app.exception_handler(ClientDisconnect)
@@ -170,7 +172,10 @@ def install(app: FastAPI, error_page: ErrorPage) -> None:
         status = status_of(error)
         if status is INTERNAL:
             log.error("request failed", path=request.url.path, error=error.message)
-        return answer_to(request.scope, status, error.message)
+        message = error.message
+        if isinstance(error, NotFound) and shows_roles:
+            message += CHECK_PERMISSIONS
+        return answer_to(request.scope, status, message)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -22,8 +22,8 @@ from master.api.access import note_known, require, token_in
 from master.api.http.middleware import limited
 from master.api.request_models import MAX_ID
 from master.api.services import ApiContext
+from master.auth.permissions import ANYWHERE, Action, Target, visibility
 from master.auth.permissions import CLUSTER as THE_CLUSTER
-from master.auth.permissions import Action, Target, visibility
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from windlass.base.errors import InvalidArgument
@@ -60,6 +60,8 @@ async def _caller(api: ApiContext, path: Mapping[str, str], by: Principal) -> Ta
 OWN = PermitScope("the caller", _caller)
 IN_BODY = PermitScope("what its body names")
 """The route calls `access.require` with each target, once it has read them."""
+SOME = PermitScope("some of what its body names")
+"""The same; who may do it to nothing at all is refused before the body is read."""
 ANYBODY = PermitScope("everybody, without a token")
 
 
@@ -244,7 +246,10 @@ class Guard:
         note_known(scope)
         _refuse_nul(scope)
         find = self._permit.where.find
-        target = await find(api, scope["path_params"], principal) if find else THE_CLUSTER
+        if find is not None:
+            target = await find(api, scope["path_params"], principal)
+        else:
+            target = ANYWHERE if self._permit.where in (VISIBLE, SOME) else THE_CLUSTER
         if self._permit.where is not IN_BODY:
             require(api, principal, action, target)
         # What a task reports is by that task; there is a lot of it.

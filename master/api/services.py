@@ -17,6 +17,7 @@ from master.api.http.held import ServerStop
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.login_queries import LoginQueries
 from master.auth.ownership import OwnershipQueries
+from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.auth.user_settings import UserSettings
 from master.boots.service import BootService
@@ -210,6 +211,7 @@ class Services:
     models: ModelService
     versions: VersionService
     """Of models."""
+    roles: RoleService
     reports: ReportService
     metadata: ExperimentMetadata
     checkpoints: CheckpointService

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from master.api.access import require
 from master.api.services import ApiContext
-from master.auth.permissions import Action, Target, allowed
+from master.auth.permissions import ANYWHERE, Action, Target, allowed, visibility
 from master.auth.principal import Principal
+from master.core.expconf.templates import Template
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING
 from master.store import tables
@@ -49,10 +51,20 @@ async def allocation_target(api: ApiContext, allocation_id: str) -> Target:
         kind="allocation",
         id=allocation_id,
         owner_id=task.user_id,
+        workspace_id=live_workspace(api, task.task_id, task.experiment_id),
         experiment_id=task.experiment_id,
         task_id=task.task_id,
         allocation_id=allocation_id,
     )
+
+
+def live_workspace(api: ApiContext, task_id: str, experiment_id: int | None) -> int | None:
+    """Of a task that lives; None: of one that has just ended."""
+    if experiment_id is not None:
+        experiment = api.services.experiments.live(experiment_id)
+        return experiment.workspace_id if experiment is not None else None
+    task = api.services.tasks.live(task_id)
+    return task.state.workspace_id if task is not None else None
 
 
 async def task_target(api: ApiContext, task_id: str, by: Principal) -> Target:
@@ -86,7 +98,7 @@ async def generic_target(api: ApiContext, task_id: str) -> Target:
         found = await interactive_target(api, task_id, JobType.GENERIC)
     except NotFound:
         raise NotFound("generic task", task_id, HINT) from None
-    return replace(found, kind="generic task")
+    return replace(found, kind="generic task", hint=HINT)
 
 
 async def template_target(api: ApiContext, name: str) -> Target:
@@ -97,7 +109,7 @@ async def new_template_target(api: ApiContext, name: str, by: Principal) -> Targ
     """One that is not there yet will be the caller's."""
     found = await api.reads.templates.find(name, EVERYTHING)
     if found is None:
-        return Target(kind="template", id=name, owner_id=by.user_id)
+        return replace(ANYWHERE, owner_id=by.user_id)
     return of_template(found.template)
 
 
@@ -134,6 +146,26 @@ async def project_target(api: ApiContext, project_id: int, by: Principal) -> Tar
     above = await workspace_target(api, row.workspace_id)
     owner = by.user_id if above.owner_id == by.user_id else row.user_id
     return Target(kind="project", id=row.id, owner_id=owner, workspace_id=row.workspace_id)
+
+
+async def require_new(
+    api: ApiContext, by: Principal, action: Action, *, project_id: int = 0, workspace_id: int = 0
+) -> None:
+    """Whether `by` may make something in a project or a workspace. Raises NotFound, PermissionDenied.
+
+    The basic rules do not ask where: they are asked before the body is read.
+    """
+    if by.rules is None:
+        return
+    if project_id:
+        require(api, by, action, await project_target(api, project_id, by))
+    else:
+        require(api, by, action, await workspace_target(api, workspace_id))
+
+
+async def applied_template(api: ApiContext, name: str, by: Principal) -> Template | None:
+    """The template that something new names; None if it names none. Raises NotFound."""
+    return await api.reads.templates.applied(name, visibility(by, Action.VIEW_TEMPLATES))
 
 
 async def user_target(api: ApiContext, user_id: int) -> Target:

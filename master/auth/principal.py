@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from master.core.actor import Actor
+
+if TYPE_CHECKING:
+    from master.auth.permissions import Action, Target
+    from master.core.visibility import Visibility
+    from windlass.base.errors import WindlassError
+
+
+class Rules(Protocol):
+    """What decides for one caller in the place of the basic rules."""
+
+    def allowed(self, principal: Principal, action: Action, target: Target) -> bool: ...
+
+    def denial(self, principal: Principal, action: Action, target: Target) -> WindlassError:
+        """Why not; for what `principal` may not even see, that it is not there."""
+        ...
+
+    def visibility(self, principal: Principal, action: Action) -> Visibility: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +32,8 @@ class Principal(Actor):
     admin: bool
     changes_others_work: bool = False
     """By `security.authz.others_work`."""
+    rules: Rules | None = field(default=None, compare=False, repr=False)
+    """None: the basic ones."""
     allocation_id: str | None = None
     """Set when the caller is a task."""
     experiment_id: int | None = None

@@ -17,7 +17,7 @@ from sqlmodel import select
 from agent_bootstrap.container_options import OsUser
 from master.auth.access_tokens import AccessTokens, Lifespans
 from master.auth.passwords import Passwords
-from master.auth.principal import AllocationTokens, Principal, TaskIdentity
+from master.auth.principal import AllocationTokens, Principal, Rules, TaskIdentity
 from master.auth.sessions import LoginSession, Sessions, SessionUse
 from master.auth.throttle import LoginThrottle, Source
 from master.auth.user_rules import (
@@ -91,6 +91,11 @@ class AuthService:
             store, clock, ids, mailbox=self._mailbox, lifespans=lifespans or Lifespans()
         )
         self._allocation_tokens: AllocationTokens | None = None
+        self._rules_of: Callable[[int], Rules | None] = lambda user_id: None
+
+    def register_rules(self, rules_of: Callable[[int], Rules | None]) -> None:
+        """What decides for each user from now on, in the place of the basic rules."""
+        self._rules_of = rules_of
 
     def register_allocation_tokens(self, tokens: AllocationTokens) -> None:
         """Who can say which allocation a token belongs to. Until then no allocation token is valid."""
@@ -480,6 +485,7 @@ class AuthService:
                 name=user.username,
                 admin=user.admin,
                 changes_others_work=self._others_change_work,
+                rules=self._rules_of(user.id),
                 session_id=session_id,
                 access_token_id=access_token_id,
             )
@@ -487,6 +493,7 @@ class AuthService:
             user_id=user.id,
             name=user.username,
             admin=user.admin,
+            rules=self._rules_of(user.id),
             allocation_id=task.allocation_id,
             task_id=task.task_id,
             experiment_id=task.experiment_id,

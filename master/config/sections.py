@@ -14,6 +14,8 @@ from agent_bootstrap.container_options import OsId, OsName
 from master.config.schedules import trigger_of
 from master.core.expconf.models.durations import PositiveDuration
 from master.core.expconf.models.schema import FreeMap, Integer, Item, Items, Positive, Section
+from master.core.roles.catalogue import FIRST_OWN_ID, FIXED_ROLES
+from master.core.roles.permissions import Permission
 from windlass.base.no_effect import NoEffect
 
 UNLIMITED_TOKEN_DAYS = 106751
@@ -270,34 +272,59 @@ class AssignRole(Section):
     """Which."""
 
 
-def _basic_only(value: str) -> str:
-    """Falling back to weaker rules without a word would open what the file closes."""
-    if value == "rbac":
-        raise ValueError("authz type rbac is not supported yet")
-    return value
+_PREFIX = "PERMISSION_TYPE_"
 
 
-_NO_ROLES = NoEffect("there are no roles yet")
+def _known_permissions(value: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.removeprefix(_PREFIX) for name in value)
+    for name in names:
+        if name not in Permission.__members__:
+            raise ValueError(f"{name!r} is no permission: the page on roles lists them")
+    return names
+
+
+class OwnRole(Section):
+    """A role beside the ten fixed ones."""
+
+    id: Annotated[Integer, Field(ge=FIRST_OWN_ID)]
+    """By which assignments name it: it must stay the same."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+    """By which clients name it."""
+    permissions: Annotated[Items[str], AfterValidator(_known_permissions)]
+    """As the REST API names them, with or without `PERMISSION_TYPE_`."""
+
+
+def _different_roles(own: tuple[OwnRole, ...]) -> tuple[OwnRole, ...]:
+    known = {role.name.lower() for role in FIXED_ROLES}
+    ids: set[int] = set()
+    for role in own:
+        if role.name.lower() in known or role.id in ids:
+            raise ValueError(f"role {role.id} ({role.name}): its id and its name must be its own")
+        known.add(role.name.lower())
+        ids.add(role.id)
+    return own
 
 
 class Authz(Section):
     """Who may do what."""
 
-    type: Annotated[Literal["basic", "rbac"], AfterValidator(_basic_only)] = "basic"
-    """basic: owners and administrators change things, everybody reads. rbac is refused."""
+    type: Literal["basic", "rbac"] = "basic"
+    """basic: owners and administrators change things, everybody reads. rbac: what each may see and do is given by
+    roles, which users and groups hold in workspaces or in the whole cluster."""
     others_work: Literal["owner", "any"] = "owner"
-    """Our own key: who changes, moves and ends experiments, commands and jobs besides administrators. owner: whose
-    they are. any: every active user, as Determined's basic mode has it."""
-    fallback: Annotated[Literal["basic", "rbac"], _NO_ROLES] = "basic"
+    """Our own key, with type basic: who changes, moves and ends experiments, commands and jobs besides administrators.
+    owner: whose they are. any: every active user, as Determined's basic mode has it."""
+    fallback: Annotated[Literal["basic", "rbac"], NoEffect("both types are always there")] = "basic"
     """What applies where `type` cannot."""
-    rbac_ui_enabled: Annotated[bool | None, _NO_ROLES] = None
-    """Whether pages show roles."""
-    workspace_creator_assign_role: Annotated[AssignRole, _NO_ROLES] = AssignRole()
-    """The role that whoever creates a workspace gets in it."""
-    strict_job_queue_control: Annotated[
-        bool, NoEffect("who may move jobs in the queue is not configurable yet")
-    ] = False
-    """Whether only administrators move jobs in the queue."""
+    rbac_ui_enabled: bool | None = None
+    """Whether clients offer groups and roles. Unset: with type rbac. They can be prepared before they decide."""
+    workspace_creator_assign_role: AssignRole = AssignRole()
+    """The role that whoever creates a workspace gets in it, whatever the type."""
+    strict_job_queue_control: bool = False
+    """Whether only those with the permission CONTROL_STRICT_JOB_QUEUE (with type basic: administrators) change places
+    and priorities in the job queue."""
+    roles: Annotated[Items[OwnRole], AfterValidator(_different_roles)] = ()
+    """Our own key: roles beside the ten fixed ones."""
 
 
 Days: TypeAlias = Annotated[Integer, Field(ge=-1, le=UNLIMITED_TOKEN_DAYS)]

@@ -14,10 +14,16 @@ class Visibility:
     secrets_of: int | None = None
     """The user whose secrets are shown."""
     all_secrets: bool = False
+    interactive: Visibility | None = None
+    """Of commands, notebooks, shells and the like, where those are seen by other rules than experiments."""
 
     def shows_secrets_of(self, owner_id: int | None) -> bool:
         """Of configurations: environment variables, registry passwords, storage keys."""
         return self.all_secrets or (owner_id is not None and owner_id == self.secrets_of)
+
+    @property
+    def of_interactive(self) -> Visibility:
+        return self if self.interactive is None else self.interactive
 
     @property
     def is_everything(self) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 import structlog
 
 from master.allocations.machine import AllocationPhase, fell_back
-from master.auth.permissions import Action, Target, allowed, refusal
+from master.auth.permissions import Action, Target, allowed, denial
 from master.auth.principal import Principal
 from master.core.actor import Actor
-from master.core.jobs import JobChange
+from master.core.jobs import JobChange, JobType
 from master.core.reasons import Reason, ReasonKind
 from master.core.visibility import EVERYTHING, Visibility
 from master.jobs.changes import JobUpdate, QueueMove, UpdatesFailed
@@ -39,7 +39,6 @@ from windlass.base.errors import (
     InvalidArgument,
     LeaseLost,
     NotFound,
-    PermissionDenied,
     WindlassError,
 )
 
@@ -62,13 +61,16 @@ class JobService:
         store: Store,
         clock: Clock,
         rules: WorkspaceRules,
+        strict: bool = False,
     ) -> None:
+        """`strict`: not whoever may change a job changes places in the queue."""
         self._sources = tuple(sources)
         self._queues = queues
         self._allocations = allocations
         self._waits = WaitQueries(store)
         self._clock = clock
         self._rules = rules
+        self._strict = strict
         self._mailbox = SerialQueue("job queue")
 
     # What there is
@@ -79,7 +81,7 @@ class JobService:
         roots = {one.job.id: self._look_up(one.job.id) for one in jobs}
         facts = {job_id: root.job_facts() for job_id, root in roots.items() if root is not None}
         listed = jobs_in_queue(pool, jobs, facts, self._queues.scheduler(pool))
-        return [job for job in listed if job.facts.workspace_id in visible]
+        return [job for job in listed if _is_visible(job.facts, visible)]
 
     def all_facts(self) -> list[JobFacts]:
         """Of every job that is not over."""
@@ -87,10 +89,10 @@ class JobService:
 
     def is_visible(self, job_id: str, visible: Visibility) -> bool:
         """What is over is visible only to one who sees everything."""
-        if visible.is_everything:
+        if visible.is_everything and visible.of_interactive.is_everything:
             return True
         root = self._look_up(job_id)
-        return root is not None and root.job_facts().workspace_id in visible
+        return root is not None and _is_visible(root.job_facts(), visible)
 
     def in_queue(self, job_id: str) -> QueuedJob | None:
         """Where it holds slots, if it waits or runs in several pools. None if it asks for nothing now, or is over."""
@@ -123,7 +125,7 @@ class JobService:
         found = [
             facts
             for facts in several
-            if word and facts.job_id.startswith(word) and facts.workspace_id in visible
+            if word and facts.job_id.startswith(word) and _is_visible(facts, visible)
         ]
         if len(found) > 1:
             ids = ", ".join(sorted(facts.job_id for facts in found)[:3])
@@ -223,11 +225,10 @@ class JobService:
     async def _update(self, update: JobUpdate, by: Principal) -> None:
         update.action()  # what is said badly is told first
         facts = self._root(update.job_id).job_facts()
-        target = Target(
-            kind="job", id=facts.job_id, owner_id=facts.owner_id, workspace_id=facts.workspace_id
-        )
-        if not allowed(by, Action.UPDATE_JOB, target):
-            raise PermissionDenied(refusal(by, Action.UPDATE_JOB, target, facts.owner_name))
+        action = Action.CONTROL_JOB_QUEUE if self._strict else Action.UPDATE_JOB
+        target = _target(facts)
+        if not allowed(by, action, target):
+            raise denial(by, action, target, facts.owner_name)
         await self._do(update, by)
 
     async def _do(self, update: JobUpdate, by: Actor) -> None:
@@ -340,3 +341,18 @@ class JobService:
 
     def _view(self, pool: str) -> PoolView | None:
         return next((view for view in self._queues.pools_view() if view.name == pool), None)
+
+
+def _is_visible(facts: JobFacts, visible: Visibility) -> bool:
+    of_experiment = facts.type is JobType.EXPERIMENT
+    return facts.workspace_id in (visible if of_experiment else visible.of_interactive)
+
+
+def _target(facts: JobFacts) -> Target:
+    return Target(
+        kind="job",
+        id=facts.job_id,
+        owner_id=facts.owner_id,
+        workspace_id=facts.workspace_id,
+        experiment_id=int(facts.entity_id) if facts.type is JobType.EXPERIMENT else None,
+    )

@@ -145,6 +145,36 @@ class WorkspacePin(SQLModel, table=True):
     pinned_at: Mapped[datetime] = time_column(nullable=False)
 
 
+class UserGroup(SQLModel, table=True):
+    __tablename__ = "user_group"  # pyright: ignore
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = Field(primary_key=True)
+    name: Mapped[str]
+
+
+class UserGroupMember(SQLModel, table=True):
+    __tablename__ = "user_group_member"  # pyright: ignore
+
+    group_id: Mapped[int] = Field(primary_key=True, foreign_key="user_group.id")
+    user_id: Mapped[int] = Field(primary_key=True, foreign_key="user.id")
+
+
+class RoleAssignment(SQLModel, table=True):
+    """A user or a group holds a role, in a workspace or in the cluster."""
+
+    __tablename__ = "role_assignment"  # pyright: ignore
+
+    id: Mapped[int] = Field(primary_key=True)
+    role_id: Mapped[int]
+    """Of `master.core.roles.catalogue`, or of master.yaml."""
+    workspace_id: Mapped[int | None] = Field(default=None, foreign_key="workspace.id", index=True)
+    """None: the cluster."""
+    user_id: Mapped[int | None] = Field(default=None, foreign_key="user.id")
+    group_id: Mapped[int | None] = Field(default=None, foreign_key="user_group.id")
+    """This or `user_id` is None."""
+
+
 class ProjectVisit(SQLModel, table=True):
     """When a user looked at a project last."""
 

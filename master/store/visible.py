@@ -40,8 +40,8 @@ def experiment_visible(
 
 def task_visible(task_id: SQLColumnExpression[str], visible: Visibility) -> Conditions:
     """Of an experiment, or a command."""
-    if visible.is_everything:
+    if visible.is_everything and visible.of_interactive.is_everything:
         return []
     of_experiments = select(_K.id).where(*experiment_visible(_K.experiment_id, visible))
-    commands = select(_C.id).where(*workspace_visible(_C.workspace_id, visible))
+    commands = select(_C.id).where(*workspace_visible(_C.workspace_id, visible.of_interactive))
     return [or_(task_id.in_(of_experiments), task_id.in_(commands))]

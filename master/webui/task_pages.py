@@ -133,7 +133,13 @@ def _service(
 
 async def _last_lines(api: ApiContext, row: InteractiveRow, by: Principal) -> Sequence[str]:
     task = row.task
-    target = Target(kind="task", id=task.id, owner_id=task.owner_id, task_id=task.id)
+    target = Target(
+        kind="task",
+        id=task.id,
+        owner_id=task.owner_id,
+        workspace_id=task.workspace_id,
+        task_id=task.id,
+    )
     if not allowed(by, Action.VIEW_ARTIFACTS, target):
         return ()
     query = LogQuery(task_ids=(task.id,), limit=LAST_LINES, descending=True, by=by.user_id)

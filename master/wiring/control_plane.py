@@ -15,6 +15,9 @@ from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.allocations.tokens import AllocationTokenMint
 from master.allocations.unique_ports import UniquePorts
+from master.auth.role_service import RoleService
+from master.auth.service import MASTER, AuthService
+from master.auth.users import ADMIN
 from master.checkpoints.collector import GarbageCollector
 from master.checkpoints.experiment_rows import ExperimentRows, TaskLogs
 from master.checkpoints.on_agents import OnAgents
@@ -22,7 +25,9 @@ from master.checkpoints.places import CheckpointPlaces
 from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
-from master.config.sections import Ssh
+from master.config.sections import Authz, Ssh
+from master.core.roles.catalogue import Role
+from master.core.roles.permissions import Permission
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
 from master.experiments.sampling.process import Sampler, SamplerProcess
@@ -72,6 +77,7 @@ class Parts:
     shell_keys: Ssh = field(default_factory=Ssh)
     agent_users: AgentUsers = field(default_factory=AgentUsers)
     """Those that `cluster_tasks` asks."""
+    authz: Authz = field(default_factory=Authz)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,8 @@ class ControlPlane:
     models: ModelService
     versions: VersionService
     removals: Removals
+    roles: RoleService
+    """To be loaded before anybody is let in."""
     on_agents: OnAgents
     """Has roots of its own, which are kept to their deadlines as the others are."""
     places: CheckpointPlaces
@@ -123,6 +131,7 @@ class ControlPlane:
             store=self.parts.store,
             clock=self.parts.clock,
             rules=self.rules,
+            strict=self.parts.authz.strict_job_queue_control,
         )
 
 
@@ -197,11 +206,20 @@ def build(parts: Parts) -> ControlPlane:
         collects=on_agents.collects,
         wake=collector.wake,
     )
+    roles = role_service(parts.store, parts.authz)
     removals = Removals(
-        parts.store, experiments=checkpoints, tasks=tasks, remove_tasks=rows.remove_tasks
+        parts.store,
+        experiments=checkpoints,
+        tasks=tasks,
+        remove_tasks=rows.remove_tasks,
+        removed=roles.forget_workspace,
     )
     workspaces = WorkspaceService(
-        parts.store, parts.clock, agent_users=parts.agent_users, removal=removals.wake
+        parts.store,
+        parts.clock,
+        agent_users=parts.agent_users,
+        roles=roles,
+        removal=removals.wake,
     )
     return ControlPlane(
         parts=parts,
@@ -232,7 +250,29 @@ def build(parts: Parts) -> ControlPlane:
             parts.store, parts.clock, queue=workspaces.queue, checkpoints=planner
         ),
         removals=removals,
+        roles=roles,
         on_agents=on_agents,
         places=places,
         rules=rules,
     )
+
+
+def role_service(store: Store, authz: Authz) -> RoleService:
+    creators = authz.workspace_creator_assign_role
+    own = [
+        Role(role.id, role.name, frozenset(Permission[name] for name in role.permissions))
+        for role in authz.roles
+    ]
+    return RoleService(
+        store, own_roles=own, creators_role=creators.role_id if creators.enabled else None
+    )
+
+
+async def start_roles(roles: RoleService, auth: AuthService, authz: Authz) -> None:
+    """Load them, and let them decide if they are to."""
+    await roles.load()
+    for user in auth.users():
+        if user.username == ADMIN:
+            await roles.ensure_administrator(user.id, by=MASTER)
+    if authz.type == "rbac":
+        auth.register_rules(roles.rules_of)

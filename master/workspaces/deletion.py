@@ -77,6 +77,7 @@ def empty_workspace(workspace_id: int) -> UnitOfWork:
     unit.delete(tables.ConfigPolicy, {"workspace_id": workspace_id})
     unit.delete(tables.PoolBinding, {"workspace_id": workspace_id})
     unit.delete(tables.WorkspacePin, {"workspace_id": workspace_id})
+    unit.delete(tables.RoleAssignment, {"workspace_id": workspace_id})
     unit.delete(tables.Workspace, {"id": workspace_id})
     return unit
 
@@ -89,12 +90,14 @@ class Removals:
         experiments: Experiments,
         tasks: Tasks,
         remove_tasks: Callable[[Sequence[str]], Awaitable[None]],
+        removed: Callable[[int], None],
     ) -> None:
-        """`remove_tasks`: rows and logs of these."""
+        """`remove_tasks`: rows and logs of these. `removed`: a workspace is gone."""
         self._store = store
         self._experiments = experiments
         self._tasks = tasks
         self._remove_tasks = remove_tasks
+        self._removed = removed
         self._loop = Loop("deletion of workspaces", self.step, interval_s=LOOK_EVERY_S)
         self._any = True
         """Something may be DELETING: perhaps since before the start."""
@@ -178,6 +181,7 @@ class Removals:
         while ended := await self._store.read(select(_C.id).where(here).limit(AT_ONCE)):
             await self._remove_tasks(ended)
         await self._store.commit(empty_workspace(row.id))
+        self._removed(row.id)
         log.info("workspace deleted", workspace=row.id)
 
 

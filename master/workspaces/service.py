@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy import func, select
 
 from master.allocations.identities import WorkspaceUser
+from master.auth.role_service import RoleService
 from master.core.actor import Actor
 from master.store import tables
 from master.store.mailbox import SerialQueue
@@ -39,19 +40,26 @@ class WorkspaceService:
     """All workspaces One change at a time, of projects too: names are looked up and taken in one step."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, agent_users: AgentUsers, removal: Callable[[], None]
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        agent_users: AgentUsers,
+        roles: RoleService,
+        removal: Callable[[], None],
     ) -> None:
         """`removal`: something is to be deleted."""
         self.queue = SerialQueue("workspaces")
         self._store = store
         self._clock = clock
         self._agent_users = agent_users
+        self._roles = roles
         self._removal = removal
 
     async def create(
         self, name: str, *, agent_user: Mapping[str, object] | None = None, by: Actor
     ) -> int:
-        """Its id. It belongs to `by`, who has it pinned. Raises Conflict, InvalidArgument."""
+        """Its id. It belongs to `by`, who has it pinned, and a role in it. Raises Conflict, InvalidArgument."""
         name = workspace_name(name)
         user = _agent_user(None, agent_user or {})
 
@@ -65,8 +73,12 @@ class WorkspaceService:
             unit = UnitOfWork()
             unit.insert(tables.Workspace, row)
             unit.insert(tables.WorkspacePin, self._pin(id_, by))
+            held = self._roles.of_creator(id_, by)
+            held_row = self._roles.insert_into(unit, held) if held is not None else 0
             await self._store.commit(unit)
             self._agent_users.register(id_, user)
+            if held is not None:
+                self._roles.register(held, held_row)
             log.info("workspace created", workspace=id_, name=name, by=str(by))
             return id_
 
@@ -163,6 +175,8 @@ class WorkspaceService:
                 unit.update(tables.Project, {"workspace_id": workspace_id}, DELETING)
                 unit.update(tables.Workspace, {"id": workspace_id}, DELETING, expect=1)
             await self._store.commit(unit)
+            if empty:
+                self._roles.forget_workspace(workspace_id)
             log.info("workspace to be deleted", workspace=workspace_id, by=str(by))
             self._removal()
             return empty

@@ -51,20 +51,33 @@ ok | token describe 1 2
 ok | token edit 1 --description x
 ok | token revoke 1
 Unauthenticated | token login x
-Enterprise Edition | user-group list
-Enterprise Edition | user-group create g
-Enterprise Edition | user-group describe g
-Enterprise Edition | user-group add-user g someone
-Enterprise Edition | user-group remove-user g someone
-Enterprise Edition | user-group change-name g h
-Enterprise Edition | user-group delete g
-Enterprise Edition | rbac list-roles
-Enterprise Edition | rbac my-permissions
-Enterprise Edition | rbac assign-role Viewer -u someone
-Enterprise Edition | rbac describe-role Viewer
-Enterprise Edition | rbac list-groups-roles g
-Enterprise Edition | rbac list-users-roles someone
-Enterprise Edition | rbac unassign-role Viewer -u someone
+ok | user-group create g --add-user someone
+already exists | user-group create g
+ok | user-group list
+ok | user-group list --json
+ok | user-group list --groups-user-belongs-to someone
+ok | user-group describe g
+ok | user-group add-user g determined
+already exists | user-group add-user g determined
+ok | user-group remove-user g someone
+ok | user-group change-name g h
+could not find user group name g | user-group describe g
+ok | rbac list-roles
+ok | rbac list-roles --exclude-global-roles
+ok | rbac my-permissions
+ok | rbac assign-role Viewer -u someone
+ok | rbac assign-role Editor -g h -w Uncategorized
+already exists | rbac assign-role Viewer -u someone
+cannot be assigned to a local scope | rbac assign-role ClusterAdmin -u someone -w Uncategorized
+could not find role name Nobody | rbac assign-role Nobody -u someone
+ok | rbac describe-role Viewer
+ok | rbac list-groups-roles h
+ok | rbac list-users-roles someone
+ok | rbac list-users-roles determined
+ok | workspace list-members Uncategorized
+ok | rbac unassign-role Viewer -u someone
+not found | rbac unassign-role Viewer -u someone
+ok | user-group delete h --yes
 are not part of Windlass | oauth client list
 are not part of Windlass | oauth client add n d
 are not part of Windlass | oauth client remove x
@@ -284,7 +297,6 @@ ok | workspace create w
 avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
 ok | workspace edit w --name n
-missing | workspace list-members Uncategorized
 ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
 ok | workspace archive n
@@ -332,36 +344,25 @@ LEFT_OUT = [
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteGroup
 delete_DeleteWebhook
-get_GetGroup
-get_GetGroupsAndUsersAssignedToWorkspace
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
-get_GetPermissionsSummary
-get_GetRolesAssignedToGroup
-get_GetRolesAssignedToUser
 get_GetWebhooks
 get_GetWorkspacesWithDefaultNamespaceBindings
-patch_AssignMultipleGroups
 patch_PatchWebhook
-post_AssignRoles
 post_BulkAutoCreateWorkspaceNamespaceBindings
-post_CreateGroup
-post_GetGroups
-post_GetRolesByID
-post_ListRoles
 post_PostWebhook
-post_RemoveAssignments
-post_SearchRolesAssignableToScope
 post_TestWebhook
-put_UpdateGroup
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
 name at least one workspace | delete_UnbindRPFromWorkspace
 is a default pool | post_BindRPToWorkspace
 is a default pool | put_OverwriteRPWorkspaceBindings
+' not found | get_GetGroup
+' not found | get_GetRolesAssignedToGroup
+give at least one assignment | post_AssignRoles
+give at least one assignment | post_RemoveAssignments
 resources 'x' not found | get_AllocationRendezvousInfo
 project with key 'x' not found | get_GetProjectByKey
 template 'x' not found | get_GetTemplate
@@ -426,7 +427,11 @@ are of Kubernetes, which this cluster does not use | delete_DeleteWorkspaceNames
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("walk")
-    with RealCluster(folder, {"resource_pools": [{"pool_name": "default"}]}) as cluster:
+    settings = {
+        "resource_pools": [{"pool_name": "default"}],
+        "security": {"authz": {"rbac_ui_enabled": True}},
+    }
+    with RealCluster(folder, settings) as cluster:
         cluster.start_agent("node", slots=2, options=PUBLISHED_PYTHON)
         yield cluster
 

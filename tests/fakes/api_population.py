@@ -79,6 +79,7 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     await world.ok("POST", "/api/v1/auth/login", body, token="")
     path = f"/api/v1/windlass/users/{users[0]}/sessions"
     sessions = (await world.ok("GET", path))["sessions"]
+    groups = [await _group(world, name, users) for name in ("first", "second", "third")]
     experiments = (running, paused, over, archived)
     jobs = [await world.ok("GET", f"/api/v1/experiments/{id_}") for id_ in experiments]
     return {
@@ -95,6 +96,8 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "agent": [first.agent_id, second.agent_id, away.agent_id],
         "slot": ["0", "1"],
         "user": users,
+        "userGroup": groups,
+        "role": [4, 5],
         "username": ["first", "second"],
         "token": [token["joinToken"]["id"]],
         "accessToken": [access_token["tokenId"]],
@@ -117,6 +120,16 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
 async def _interactive(world: ApiWorld, kind: str, **asked: Any) -> str:
     body = {"config": {}, **(asked if kind == "tensorboard" else {})}
     return str((await world.ok("POST", f"/api/v1/{kind}s", body))[kind]["id"])
+
+
+async def _group(world: ApiWorld, name: str, users: list[int]) -> int:
+    """It holds a role."""
+    made = await world.ok("POST", "/api/v1/groups", {"name": name, "addUsers": users})
+    id_ = int(made["group"]["groupId"])
+    one = {"role": {"roleId": 4}}
+    held = {"groupRoleAssignments": [{"groupId": id_, "roleAssignment": one}]}
+    await world.ok("POST", "/api/v1/roles/add-assignments", held)
+    return id_
 
 
 async def _user(world: ApiWorld, name: str) -> int:

@@ -53,7 +53,7 @@ from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from master.templates.service import TemplateService
-from master.wiring.control_plane import Parts, build
+from master.wiring.control_plane import Parts, build, start_roles
 from master.workspaces.deletion import Removals
 from master.workspaces.first import first_rows
 from rm_backends.agents.agent_pools import AgentPools
@@ -403,11 +403,13 @@ async def _start(
             storage=under.checkpoint_storage,
             deleter=InlineDeleter(),
             sampler=sampler,
+            authz=config.security.authz,
         )
     )
     tasks.create_task(plane.experiments.points.run())
     allocations = plane.allocations
     auth.register_allocation_tokens(allocations)
+    await start_roles(plane.roles, auth, config.security.authz)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
     watch = LogWatch(plane.experiments.live, logs, lines)
@@ -466,6 +468,7 @@ async def _start(
         projects=plane.projects,
         models=plane.models,
         versions=plane.versions,
+        roles=plane.roles,
         reports=plane.reports,
         metadata=plane.metadata,
         checkpoints=plane.checkpoints,

@@ -52,6 +52,7 @@ class Populated:
     """An experiment."""
     checkpoint: str = "ckpt-1"
     template: str = TEMPLATE
+    group: int = 0
     workspace: int = 0
     project: int = 0
     """Of the experiment; in that workspace."""
@@ -68,6 +69,7 @@ class Populated:
             "run_id": self.trial,
             "project_id": self.project,
             "workspace_id": self.workspace,
+            "group_id": self.group,
             "checkpoint_uuid": self.checkpoint,
             "allocation_id": self.run.id,
             "resources_id": self.run.containers[0].container.container_id,
@@ -165,6 +167,8 @@ async def populated_world(
         admin = await world.login("admin")
         other = {"user": {"username": "other", "active": True}, "password": PASSWORD}
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
+        made = await world.ok("POST", "/api/v1/groups", {"name": "team", "addUsers": [2]})
+        group = made["group"]["groupId"]
         await world.add_agent()
         await world.login("determined")
         sessions = await world.ok("GET", "/api/v1/windlass/users/2/sessions")
@@ -213,6 +217,7 @@ async def populated_world(
             owner=owner,
             other=others,
             admin=admin,
+            group=group,
             experiment=experiment,
             trial=world.trial_id(experiment),
             run=run,

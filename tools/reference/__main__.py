@@ -11,6 +11,7 @@ from master.core.expconf.kinds import CommandConfig, GenericConfig
 from tools.reference.commands import commands_page
 from tools.reference.configuration import configuration_page
 from tools.reference.errors import errors_page
+from tools.reference.roles import roles_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 GENERATED = "<!-- Generated from the code by `make docs`: change it there. -->\n"
@@ -52,6 +53,7 @@ def pages() -> dict[str, str]:
         ),
         "commands.md": commands_page(),
         "errors.md": errors_page(),
+        "roles.md": roles_page(),
     }
     return {name: GENERATED + text.rstrip() + "\n" for name, text in content.items()}
 

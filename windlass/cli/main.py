@@ -47,7 +47,9 @@ class DetGroup(RootGroup):
         "task": LazyGroup("job.task", "Run generic tasks; show logs and batch jobs of tasks."),
         "token": LazyGroup("cluster.token", "Manage access tokens, for CI and scripts.", "tkn"),
         "trial": LazyGroup("experiment.trial", "Show trials and their logs.", "t"),
+        "rbac": LazyGroup("cluster.rbac", "Give and take roles; show who holds them."),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
+        "user-group": LazyGroup("cluster.user_group", "Manage groups of users."),
         "workspace": LazyGroup("cluster.workspace", "Manage workspaces.", "w"),
     }
 

@@ -13,6 +13,7 @@ from windlass.sdk.external_search import ExternalSearch
 from windlass.sdk.interactive import InteractiveTasks, Kind
 from windlass.sdk.models import Models
 from windlass.sdk.pool_bindings import PoolBindings
+from windlass.sdk.roles import Groups, Roles
 from windlass.sdk.templates import Templates
 from windlass.sdk.users import AccessTokens, Users
 from windlass.sdk.wire import Json, hash_password
@@ -82,6 +83,12 @@ class Client:
     def link_agent_user(self, user_id: int, link: Json) -> None:
         """`link`: agentUser, agentUid, agentGroup and agentGid; empty: as the cluster does by default."""
         self.user_calls().edit(user_id, {"agentUserGroup": link})
+
+    def groups(self) -> Groups:
+        return Groups(self.session)
+
+    def roles(self) -> Roles:
+        return Roles(self.session)
 
     def fleet(self) -> Json:
         """The instances of elastic pools, and what they have cost."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from master.api.access import Caller
 from master.api.agents.replies import AgentReply, AgentsReply, SlotReply, SlotsReply
 from master.api.agents.wire import agent as agent_json
-from master.api.agents.wire import container_states
+from master.api.agents.wire import container_states, without_details
 from master.api.agents.wire import slot as slot_json
 from master.api.enums import ContainerState
 from master.api.paging import pagination
@@ -19,7 +19,8 @@ from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action
+from master.auth.permissions import Action, allowed
+from master.auth.principal import Principal
 from master.store.paging import cut
 from rm_backends.views import AgentView, SlotView
 from windlass.base.errors import NotFound
@@ -35,7 +36,9 @@ class ListAgents(Paging):
 
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Reply[AgentsReply]:
+async def list_agents(
+    query: Annotated[ListAgents, Query()], by: Caller, api: TheApi
+) -> Reply[AgentsReply]:
     keys = list(api.services.cluster.agent_keys())
     if query.sort_by == "TIME":
         keys.sort(key=lambda key: (key.registered, key.id))
@@ -53,12 +56,15 @@ async def list_agents(query: Annotated[ListAgents, Query()], api: TheApi) -> Rep
         )
         for view in views
     ]
+    if not allowed(by, Action.VIEW_AGENT_DETAILS):
+        agents = [without_details(agent) for agent in agents]
     return reply({"agents": agents, "pagination": pagination(page)})
 
 
 @router.get("/{agent_id}")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def get(agent_id: str, api: TheApi) -> Reply[AgentReply]:
+async def get(agent_id: str, by: Caller, api: TheApi) -> Reply[AgentReply]:
+    _require_details(agent_id, by)
     return _one(api, api.services.cluster.agent(agent_id))
 
 
@@ -87,7 +93,8 @@ async def disable(
 
 @router.get("/{agent_id}/slots")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def list_slots(agent_id: str, api: TheApi) -> Reply[SlotsReply]:
+async def list_slots(agent_id: str, by: Caller, api: TheApi) -> Reply[SlotsReply]:
+    _require_details(agent_id, by)
     agent = api.services.cluster.agent(agent_id)
     states = _container_states(api, agent)
     slots = sorted(agent.slots, key=lambda slot: slot.id)
@@ -96,7 +103,8 @@ async def list_slots(agent_id: str, api: TheApi) -> Reply[SlotsReply]:
 
 @router.get("/{agent_id}/slots/{slot_id}")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def get_slot(agent_id: str, slot_id: str, api: TheApi) -> Reply[SlotReply]:
+async def get_slot(agent_id: str, slot_id: str, by: Caller, api: TheApi) -> Reply[SlotReply]:
+    _require_details(agent_id, by)
     return _one_slot(api, _slot(api, agent_id, slot_id))
 
 
@@ -121,6 +129,12 @@ async def disable_slot(
         agent_id, slot.id, drain=body.drain, by=principal
     )
     return _one_slot(api, view)
+
+
+def _require_details(agent_id: str, by: Principal) -> None:
+    """Who may not know the ids of agents asks for none. Raises NotFound."""
+    if not allowed(by, Action.VIEW_AGENT_DETAILS):
+        raise NotFound("agent", agent_id)
 
 
 def _one(api: ApiContext, view: AgentView) -> Reply[AgentReply]:

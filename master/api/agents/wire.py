@@ -111,3 +111,45 @@ def _slot_stats(view: AgentView) -> SlotStats:
             entry["draining"] += slot.draining
             entry["disabled"] += not slot.enabled
     return {"typeStats": types, "brandStats": brands}
+
+
+HIDDEN = "********"
+
+
+def without_details(shown: Agent) -> Agent:
+    """What is shown to those who may not know which machine it is: what there is, and what of it is free."""
+    slots = [shown["slots"][id_] for id_ in shown["slots"]]
+    return {
+        **shown,
+        "id": HIDDEN,
+        "addresses": [HIDDEN for _ in shown["addresses"]],
+        "instanceId": HIDDEN if shown["instanceId"] else shown["instanceId"],
+        "notes": [],
+        "slots": {
+            str(number): slot_without_details(one, number) for number, one in enumerate(slots)
+        },
+        "containers": {
+            str(number): _hidden_container(one)
+            for number, one in enumerate(shown["containers"].values())
+        },
+    }
+
+
+def slot_without_details(shown: Slot, number: int = 0) -> Slot:
+    container = shown["container"]
+    return {
+        **shown,
+        "id": str(number),
+        "device": {**shown["device"], "id": -1, "uuid": HIDDEN},
+        "container": None if container is None else _hidden_container(container),
+    }
+
+
+def _hidden_container(shown: Container) -> Container:
+    return {
+        "id": HIDDEN,
+        "parent": HIDDEN,
+        "state": shown["state"],
+        "devices": [],
+        "permissionDenied": True,
+    }

@@ -169,9 +169,9 @@ class DeleteCheckpoints(Body):
 
 
 @router.delete("/api/v1/checkpoints")
-@permit(Action.DELETE_EXPERIMENT, IN_BODY)
+@permit(Action.DELETE_CHECKPOINTS, IN_BODY)
 async def delete(body: DeleteCheckpoints, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
-    await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
+    await _require(api, principal, Action.DELETE_CHECKPOINTS, body.checkpoint_uuids)
     tasks = await api.services.checkpoints.delete(body.checkpoint_uuids, by=principal)
     return reply({"taskIds": tasks})
 
@@ -182,9 +182,9 @@ class RemoveFiles(Body):
 
 
 @router.post("/api/v1/checkpoints/rm")
-@permit(Action.DELETE_EXPERIMENT, IN_BODY)
+@permit(Action.DELETE_CHECKPOINTS, IN_BODY)
 async def remove_files(body: RemoveFiles, principal: Caller, api: TheApi) -> Reply[DeletionReply]:
-    await _require(api, principal, Action.DELETE_EXPERIMENT, body.checkpoint_uuids)
+    await _require(api, principal, Action.DELETE_CHECKPOINTS, body.checkpoint_uuids)
     tasks = await api.services.checkpoints.remove_files(
         body.checkpoint_uuids, body.checkpoint_globs, by=principal
     )

@@ -56,7 +56,7 @@ class MasterLogsReply(TypedDict):
 
 
 @router.get("/api/v1/master/logs")
-@permit(Action.VIEW_MASTER_CONFIG, CLUSTER)
+@permit(Action.VIEW_MASTER_LOGS, CLUSTER)
 async def master_logs(
     query: Annotated[ReadOwnLog, Query()], api: TheApi
 ) -> JsonLines[MasterLogsReply]:

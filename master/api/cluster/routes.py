@@ -9,6 +9,7 @@ from master.api.cluster import message
 from master.api.enums import Product
 from master.api.permits import CLUSTER, permit, public
 from master.api.replies import Reply, reply
+from master.api.roles.sight import shows_roles
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.permissions import Action
@@ -99,11 +100,11 @@ async def get_master(api: TheApi) -> Reply[MasterReply]:
             "externalLoginUri": "",
             "externalLogoutUri": "",
             "branding": "determined",
-            "rbacEnabled": False,
+            "rbacEnabled": shows_roles(api.services.config.security.authz),
             "product": Product.UNSPECIFIED,
             "featureSwitches": list(api.services.config.feature_switches),
             "userManagementEnabled": True,
-            "strictJobQueueControl": False,
+            "strictJobQueueControl": api.services.config.security.authz.strict_job_queue_control,
             "hasCustomLogo": False,
             "clusterMessage": message.shown(api.services.messages.active()),
         }

@@ -126,7 +126,7 @@ SUM_COLUMNS = ("aggregation_type", "aggregation_key", "date", "seconds")
 
 
 @router.get("/resources/allocation/allocations-csv", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def allocations_csv(
     query: Annotated[InTime, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -160,7 +160,7 @@ def _allocation_cells(one: UsedAllocation, interval: Interval, now: datetime) ->
 
 
 @router.get("/resources/allocation/raw", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
     """What experiments ran within the time."""
     interval, now = query.interval(), api.services.clock.now()
@@ -176,7 +176,7 @@ async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheA
 
 @router.get("/api/v1/resources/allocation/raw")
 @answers(RawReply)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def raw(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
     """What experiments ran within the time."""
     interval, now = query.interval(), api.services.clock.now()
@@ -219,7 +219,7 @@ def _raw_cells(entry: RawEntry) -> tuple[Cell, ...]:
 
 
 @router.get("/resources/allocation/aggregated", response_class=CsvResponse)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def aggregated_csv(
     query: Annotated[InDays, Query()], visible: Visible, api: TheApi
 ) -> Response:
@@ -238,7 +238,7 @@ async def aggregated_csv(
 
 @router.get("/api/v1/resources/allocation/aggregated")
 @answers(AggregatedReply)
-@permit(Action.VIEW_JOBS, VISIBLE)
+@permit(Action.VIEW_USAGE, VISIBLE)
 async def aggregated(query: Annotated[InDays, Query()], visible: Visible, api: TheApi) -> Response:
     """Slot seconds of all work, by day or month."""
     interval, period = query.wanted()

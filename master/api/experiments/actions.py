@@ -23,7 +23,7 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.targets import experiment_target
+from master.api.targets import experiment_target, require_new
 from master.auth.permissions import Action, Target
 from master.core.expconf.policies import WorkloadType
 from master.core.visibility import Visibility
@@ -46,7 +46,7 @@ async def patch(
     if counts:
         # It deletes checkpoints.
         target = await experiment_target(api, experiment_id)
-        require(api, principal, Action.DELETE_EXPERIMENT, target)
+        require(api, principal, Action.DELETE_CHECKPOINTS, target)
         await _require_keep_counts(api, target, counts)
     changes = body.resources.changes() if body.resources is not None else []
     if changes:
@@ -133,13 +133,15 @@ class MoveExperiment(Body):
 
 
 @router.post("/api/v1/experiments/{experiment_id}/move")
-@permit(Action.UPDATE_METADATA, experiment("experiment_id"))
+@permit(Action.MOVE_EXPERIMENT, experiment("experiment_id"))
 async def move(
     experiment_id: RowId, body: MoveExperiment, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[Empty]:
     """Its runs follow, with other local ids."""
-    await api.reads.workspaces.project(body.destination_project_id, visible)
-    await api.services.metadata.move(experiment_id, body.destination_project_id, by=principal)
+    target = body.destination_project_id
+    await api.reads.workspaces.project(target, visible)
+    await require_new(api, principal, Action.TAKE_EXPERIMENT, project_id=target)
+    await api.services.metadata.move(experiment_id, target, by=principal)
     return reply()
 
 

@@ -17,7 +17,7 @@ from master.api.replies import Reply, reply
 from master.api.request_models import MAX_ID, Body, Int32, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.targets import experiment_target
+from master.api.targets import experiment_target, require_new
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
@@ -137,14 +137,15 @@ class MoveExperiments(SomeExperiments):
 
 
 @router.post("/move")
-@permit(Action.UPDATE_METADATA, IN_BODY)
+@permit(Action.MOVE_EXPERIMENT, IN_BODY)
 async def move_experiments(
     project_id: ProjectId, body: MoveExperiments, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[ActionResults]:
     target = body.destination_project_id
     await api.reads.workspaces.project(target, visible)
+    await require_new(api, principal, Action.TAKE_EXPERIMENT, project_id=target)
     return await _on_each(
-        *(api, body, project_id, visible, principal, Action.UPDATE_METADATA),
+        *(api, body, project_id, visible, principal, Action.MOVE_EXPERIMENT),
         lambda api, id_, by: api.services.metadata.move(id_, target, by=by),
     )
 

@@ -50,7 +50,7 @@ class PreviewSearch(Body):
 
 
 @router.post("/api/v1/preview-hp-search")
-@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+@permit(Action.PREVIEW_SEARCH, CLUSTER)
 async def preview_search(body: PreviewSearch, api: TheApi) -> Reply[PreviewSearchReply]:
     config, search = await api.services.experiments.preview_search(body.config)
     trials = [_row(planned) for planned in planned_trials(search)]

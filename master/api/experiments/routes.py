@@ -29,15 +29,16 @@ from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, permit
+from master.api.permits import MAX_CREATE_BYTES, SOME, VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.targets import applied_template, require_new
 from master.api.trials.replies import TrialsReply
 from master.api.trials.routes import trials_json
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.permissions import Action, visibility
 from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
@@ -59,7 +60,7 @@ router = APIRouter(route_class=ApiRoute, tags=["experiments"])
     "/api/v1/experiments",
     openapi_extra=reads(CreateExperiment),
 )
-@permit(Action.CREATE_EXPERIMENT, CLUSTER, max_body=MAX_CREATE_BYTES)
+@permit(Action.CREATE_EXPERIMENT, SOME, max_body=MAX_CREATE_BYTES)
 async def create(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CreatedExperimentReply]:
@@ -67,11 +68,12 @@ async def create(
     body, files = await in_parsing_thread(read_create, await request.body())
     if body.unmanaged:
         return await _create_unmanaged(body, files, principal, visible, api)
-    template = await api.reads.templates.applied(body.template, visible)
+    template = await applied_template(api, body.template, principal)
     experiments = api.services.experiments
     project_id = await experiments.place(
         body.config, project_id=body.project_id, template=template, visible=visible
     )
+    await require_new(api, principal, Action.CREATE_EXPERIMENT, project_id=project_id)
     if body.validate_only:
         checked = await experiments.check(
             body.config, by=principal, project_id=project_id, template=template
@@ -79,7 +81,8 @@ async def create(
         return _created(wire.nothing(), None, checked)
     parent = body.parent_id or None
     if parent is not None:
-        await api.reads.experiments.require_experiments([parent], visible)
+        source = visibility(principal, Action.VIEW_EXPERIMENTS)
+        await api.reads.experiments.require_experiments([parent], source)
     created = await experiments.create(
         NewExperiment(
             config=body.config,
@@ -103,7 +106,7 @@ async def _create_unmanaged(
     visible: Visibility,
     api: ApiContext,
 ) -> Reply[CreatedExperimentReply]:
-    new = await new_unmanaged(body, files, visible, api)
+    new = await new_unmanaged(body, files, principal, visible, api)
     unmanaged = api.services.experiments.unmanaged
     if body.validate_only:
         checked = await unmanaged.check(new.config, template=new.template)
@@ -121,16 +124,21 @@ async def _create_unmanaged(
 
 
 async def new_unmanaged(
-    body: CreateExperiment, files: Sequence[ContextFile], visible: Visibility, api: ApiContext
+    body: CreateExperiment,
+    files: Sequence[ContextFile],
+    by: Principal,
+    visible: Visibility,
+    api: ApiContext,
 ) -> NewExperiment:
     """Raises InvalidArgument for what only managed experiments have, NotFound."""
     for field, given in (("parentId", body.parent_id), ("modelDefinition", files)):
         if given:
             raise InvalidArgument(f"{field}: an unmanaged experiment has none: leave it out")
-    template = await api.reads.templates.applied(body.template, visible)
+    template = await applied_template(api, body.template, by)
     project_id = await api.services.experiments.place(
         body.config, project_id=body.project_id, template=template, visible=visible
     )
+    await require_new(api, by, Action.CREATE_EXPERIMENT, project_id=project_id)
     return NewExperiment(config=body.config, template=template, project_id=project_id)
 
 

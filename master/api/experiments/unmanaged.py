@@ -12,7 +12,7 @@ from master.api.experiments.replies import PutExperimentReply
 from master.api.experiments.requests import CreateExperiment, read_create
 from master.api.experiments.routes import experiment_json, new_unmanaged
 from master.api.openapi import reads
-from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit, trial
+from master.api.permits import IN_BODY, SOME, VISIBLE, permit, trial
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text, Word
 from master.api.routing import ApiRoute
@@ -39,7 +39,7 @@ TRIAL_STATES = (RUNNING, *sorted(phase.value for phase in REPORTED))
     "/api/v1/experiments/by-external-id/{external_experiment_id}",
     openapi_extra=reads(CreateExperiment),
 )
-@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+@permit(Action.CREATE_EXPERIMENT, SOME)
 async def put_experiment(
     external_experiment_id: ExternalId,
     request: Request,
@@ -53,7 +53,7 @@ async def put_experiment(
     unmanaged = api.services.experiments.unmanaged
     id_ = await unmanaged.find(external_experiment_id)
     if id_ is None:
-        new = await new_unmanaged(body, files, visible, api)
+        new = await new_unmanaged(body, files, principal, visible, api)
         id_ = await unmanaged.put(new, external_experiment_id, by=principal)
     require(api, principal, Action.REPORT, await experiment_target(api, id_))
     experiment = await experiment_json(api, id_, visible)

@@ -14,11 +14,12 @@ from master.api.interactive.kinds import KINDS, Shown, WireKind
 from master.api.interactive.requests import LaunchRequest, LaunchTask
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, interactive_task, permit
+from master.api.permits import MAX_CREATE_BYTES, SOME, VISIBLE, interactive_task, permit
 from master.api.replies import Empty, Reply, answers, reply
 from master.api.request_models import Body, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.targets import applied_template, require_new
 from master.api.values import finite
 from master.auth.permissions import Action
 from master.core.expconf.secrets import masked
@@ -55,7 +56,7 @@ def router_of(kind: WireKind) -> APIRouter:
 
     @router.post("", openapi_extra=reads(kind.body))
     @answers(kind.launched)
-    @permit(Action.CREATE_INTERACTIVE, CLUSTER, max_body=MAX_CREATE_BYTES)
+    @permit(Action.CREATE_INTERACTIVE, SOME, max_body=MAX_CREATE_BYTES)
     async def launch(
         request: Request, principal: Caller, visible: Visible, api: TheApi
     ) -> Reply[dict[str, Any]]:
@@ -65,7 +66,8 @@ def router_of(kind: WireKind) -> APIRouter:
         found = await api.reads.workspaces.workspace(workspace_id, visible)
         if found.workspace.archived:
             raise NotFound("workspace", workspace_id, ": it is archived")
-        template = await api.reads.templates.applied(body.template_name, visible)
+        await require_new(api, principal, Action.CREATE_INTERACTIVE, workspace_id=workspace_id)
+        template = await applied_template(api, body.template_name, principal)
         more = await kind.look_up(
             LaunchRequest(api=api, body=body, template=template, by=principal, visible=visible)
         )

@@ -11,6 +11,7 @@ from master.api.experiments.bulk import Filters
 from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.request_models import Int32
 from master.api.services import ApiContext
+from master.auth.permissions import Action, visibility
 from master.core.visibility import Visibility
 from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
 from master.parsing import in_parsing_thread
@@ -42,7 +43,8 @@ class LaunchTensorboard(LaunchTask):
 
 async def look_up(request: LaunchRequest) -> Found:
     """Raises NotFound, InvalidArgument, PermissionDenied."""
-    api, body, visible = request.api, request.body, request.visible
+    api, body = request.api, request.body
+    visible = visibility(request.by, Action.VIEW_ARTIFACTS)
     watched = await _watched(api, cast("LaunchTensorboard", body), visible)
     require_few(watched)
     shows = {one.id: visible.shows_secrets_of(one.owner_id) for one in watched}

@@ -55,8 +55,28 @@ class FullJob(TypedDict):
     full: Job
 
 
+class LimitedJob(TypedDict):
+    """Of a job that the caller may not see: what it takes of the pool."""
+
+    jobId: str
+    type: JobType
+    resourcePool: str
+    priority: int | None
+    weight: float
+    workspaceId: int
+    progress: Number | None
+    summary: JobSummary | None
+    isPreemptible: bool
+    requestedSlots: int
+    allocatedSlots: int
+
+
+class HiddenJob(TypedDict):
+    limited: LimitedJob
+
+
 class FullJobsReply(TypedDict):
-    jobs: list[FullJob]
+    jobs: list[FullJob | HiddenJob]
     pagination: Pagination
 
 

@@ -9,11 +9,13 @@ from pydantic import Field
 
 from master.api import request_models
 from master.api.access import Caller, Visible
+from master.api.enums import JobType
 from master.api.jobs import wire
 from master.api.jobs.replies import (
     ExplanationReply,
     FullJob,
     FullJobsReply,
+    HiddenJob,
     Job,
     JobReply,
     JobsReply,
@@ -25,8 +27,9 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action
-from master.core.visibility import Visibility
+from master.auth.permissions import Action, allowed
+from master.auth.principal import Principal
+from master.core.visibility import EVERYTHING, Visibility
 from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
@@ -80,7 +83,7 @@ class UpdateJobQueue(Body):
 async def list_jobs(
     query: Annotated[ListJobs, Query()], visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[JobsReply]:
-    page = await _page(query, visible, api, named=principal.admin)
+    page = await _page(query, visible, api, principal)
     return reply({"jobs": list(page.rows), "pagination": pagination(page)})
 
 
@@ -89,9 +92,12 @@ async def list_jobs(
 async def list_jobs_v2(
     query: Annotated[ListJobs, Query()], visible: Visible, principal: Caller, api: TheApi
 ) -> Reply[FullJobsReply]:
-    """Everybody may see everything, so that no job is a `limited` one."""
-    page = await _page(query, visible, api, named=principal.admin)
-    jobs: list[FullJob] = [{"full": job} for job in page.rows]
+    """Those that the caller may not see are `limited`: they say only what they take of the pool."""
+    page = await _page(query, visible, api, principal, limited=True)
+    jobs: list[FullJob | HiddenJob] = [
+        {"limited": wire.limited(job)} if _is_hidden(job, visible) else {"full": job}
+        for job in page.rows
+    ]
     return reply({"jobs": jobs, "pagination": pagination(page)})
 
 
@@ -132,18 +138,24 @@ async def explain(job_id: str, visible: Visible, api: TheApi) -> Reply[Explanati
 
 
 async def _page(
-    query: ListJobs, visible: Visibility, api: ApiContext, *, named: bool
+    query: ListJobs,
+    visible: Visibility,
+    api: ApiContext,
+    by: Principal,
+    *,
+    limited: bool = False,
 ) -> Paged[Job]:
     """Ours in the order of the queue, then those that others have where the pool submits to a batch system.
 
-    `named`: these with their names and users.
+    `limited`: ours with those that are hidden.
     """
+    named = by.admin if by.rules is None else allowed(by, Action.VIEW_EXTERNAL_JOBS)
     wanted = {state for state in query.states if state}
     pool = query.resource_pool or api.services.config.default_compute_pool
     if pool is None:
         raise InvalidArgument("resourcePool: must be given: this cluster has no default pool")
     jobs = api.services.jobs
-    entries: list[QueuedJob | ForeignJob] = [*jobs.queue(pool, visible)]
+    entries: list[QueuedJob | ForeignJob] = [*jobs.queue(pool, EVERYTHING if limited else visible)]
     entries += await api.services.jobs_of_others(pool)
     entries = [one for one in entries if not wanted or _state(one) in wanted]
     if query.order_by == "DESC":
@@ -156,6 +168,13 @@ async def _page(
         for one in page.rows
     ]
     return Paged(rows=shown, total=page.total, offset=page.offset, limit=page.limit)
+
+
+def _is_hidden(job: Job, visible: Visibility) -> bool:
+    if job["type"] is JobType.EXTERNAL:
+        return False
+    of_experiment = job["type"] is JobType.EXPERIMENT
+    return job["workspaceId"] not in (visible if of_experiment else visible.of_interactive)
 
 
 def _state(entry: QueuedJob | ForeignJob) -> str:

@@ -10,6 +10,7 @@ from master.api.jobs.replies import (
     HoldingAllocation,
     Job,
     JobSummary,
+    LimitedJob,
     PoolStatistics,
     WaitingAllocation,
 )
@@ -72,6 +73,23 @@ def job_of_others(foreign: ForeignJob, pool: str, *, named: bool) -> Job:
 def any_job(facts: JobFacts, queued: QueuedJob | None, why: Reason | None) -> Job:
     """One that asks for nothing now has no summary, no place and no slots."""
     return _facts(facts) if queued is None else job(queued, why)
+
+
+def limited(shown: Job) -> LimitedJob:
+    """Without its name, its user and how far it is."""
+    return {
+        "jobId": shown["jobId"],
+        "type": shown["type"],
+        "resourcePool": shown["resourcePool"],
+        "priority": shown["priority"],
+        "weight": shown["weight"],
+        "workspaceId": shown["workspaceId"],
+        "progress": None,
+        "summary": shown["summary"],
+        "isPreemptible": shown.get("isPreemptible", False),
+        "requestedSlots": shown.get("requestedSlots", 0),
+        "allocatedSlots": shown.get("allocatedSlots", 0),
+    }
 
 
 def explanation(explained: Explanation, why: Reason | None) -> ExplanationReply:

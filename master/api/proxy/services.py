@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent_bootstrap.container_options import ProxyPort
 from master.api.services import ApiContext
+from master.api.targets import live_workspace
 from master.auth.permissions import Action, Target, allowed
 from master.auth.principal import Principal
 from windlass.base.errors import NotFound, PermissionDenied, Unauthenticated
@@ -38,6 +39,7 @@ def find(api: ApiContext, name: str) -> ProxiedService:
                 kind="task",
                 id=task_id,
                 owner_id=served.identity.user_id,
+                workspace_id=live_workspace(api, task_id, served.identity.experiment_id),
                 experiment_id=served.identity.experiment_id,
                 task_id=task_id,
             ),

@@ -12,14 +12,14 @@ from master.api.enums import LaunchWarning
 from master.api.http.file_bodies import FileBody, parse_body
 from master.api.openapi import reads
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, MAX_CREATE_BYTES, VISIBLE, generic_task, permit
+from master.api.permits import MAX_CREATE_BYTES, SOME, VISIBLE, generic_task, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Int32, Paging, Text
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.tasks import generic_wire
 from master.api.tasks.replies import CreatedGenericTask, GenericConfigReply, GenericTasksReply
-from master.auth.permissions import Action
+from master.auth.permissions import Action, visibility
 from master.parsing import in_parsing_thread
 from master.store.contexts import ContextFile
 from master.tasks.generic import NewGenericTask, read_config
@@ -63,7 +63,7 @@ def read_create(
 
 
 @router.post("/generic-tasks", openapi_extra=reads(CreateGenericTask))
-@permit(Action.CREATE_INTERACTIVE, CLUSTER, max_body=MAX_CREATE_BYTES)
+@permit(Action.CREATE_INTERACTIVE, SOME, max_body=MAX_CREATE_BYTES)
 async def create(
     request: Request, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[CreatedGenericTask]:
@@ -73,6 +73,8 @@ async def create(
     row = await api.reads.workspaces.project(project_id, visible)
     if row.project.archived or row.workspace_archived:
         raise NotFound("project", project_id, ": it is archived")
+    workspace_id = row.project.workspace_id
+    await targets.require_new(api, principal, Action.CREATE_INTERACTIVE, workspace_id=workspace_id)
     if body.parent_id:
         # Its tree is killed as a whole, by whoever may kill one of it.
         parent = await targets.generic_target(api, body.parent_id)
@@ -81,14 +83,14 @@ async def create(
         NewGenericTask(
             config=config,
             files=files,
-            workspace_id=row.project.workspace_id,
+            workspace_id=workspace_id,
             forked_from=body.forked_from,
             parent_id=body.parent_id,
             inherit_context=body.inherit_context,
             no_pause=body.no_pause,
         ),
         by=principal,
-        visible=visible,
+        visible=visibility(principal, Action.VIEW_INTERACTIVE),
     )
     return reply(
         {

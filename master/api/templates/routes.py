@@ -11,16 +11,16 @@ from pydantic import Field
 from master.api import targets
 from master.api.access import Caller, Visible, require
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, IN_BODY, VISIBLE, new_template, permit, template
+from master.api.permits import IN_BODY, SOME, VISIBLE, new_template, permit, template
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, Paging, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.templates import wire
 from master.api.templates.replies import StoredTemplateReply, TemplateReply, TemplatesReply
-from master.auth.permissions import Action
+from master.auth.permissions import Action, visibility
 from master.auth.principal import Principal
-from master.core.visibility import Visibility
+from master.core.visibility import EVERYTHING, Visibility
 from master.templates.queries import TemplateFilter
 from master.templates.service import May, NewTemplate, Warnings
 
@@ -71,11 +71,12 @@ async def get(template_name: TemplateName, visible: Visible, api: TheApi) -> Rep
 
 
 @router.post(ONE)
-@permit(Action.CREATE_TEMPLATE, CLUSTER)
+@permit(Action.CREATE_TEMPLATE, SOME)
 async def create(
     template_name: TemplateName, body: PostTemplate, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[StoredTemplateReply]:
     new = await _new(api, template_name, body, visible)
+    await targets.require_new(api, by, Action.CREATE_TEMPLATE, workspace_id=new.workspace_id)
     warnings = await api.services.templates.create(new, by=by)
     return await _stored(api, new.name, warnings, visible)
 
@@ -86,7 +87,12 @@ async def put(
     template_name: TemplateName, body: PostTemplate, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[StoredTemplateReply]:
     """Creates it, or replaces the configuration of the one that is there."""
-    new = await _new(api, template_name, body, visible)
+    if await api.reads.templates.find(template_name, EVERYTHING) is None:
+        visible = visibility(by, Action.CREATE_TEMPLATE)
+        new = await _new(api, template_name, body, visible)
+        await targets.require_new(api, by, Action.CREATE_TEMPLATE, workspace_id=new.workspace_id)
+    else:
+        new = await _new(api, template_name, body, visible)
     may = _may(api, by, Action.UPDATE_TEMPLATE)
     warnings = await api.services.templates.put(new, by=by, may=may)
     return await _stored(api, new.name, warnings, visible)

@@ -16,7 +16,7 @@ from master.api.replies import Reply, reply
 from master.api.request_models import Body, Int32
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.targets import trial_target
+from master.api.targets import require_new, trial_target
 from master.auth.permissions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
@@ -130,13 +130,14 @@ class MoveRuns(SomeRuns):
 
 
 @router.post("/move")
-@permit(Action.UPDATE_METADATA, IN_BODY)
+@permit(Action.MOVE_EXPERIMENT, IN_BODY)
 async def move_runs(
     body: MoveRuns, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[ActionResults]:
     """A run moves with its experiment, so the other runs of a search follow."""
     target = body.destination_project_id
     await api.reads.workspaces.project(target, visible)
+    await require_new(api, principal, Action.TAKE_EXPERIMENT, project_id=target)
 
     async def act(api: ApiContext, run: RunPlace, by: Principal) -> None:
         if run.archived:
@@ -146,7 +147,7 @@ async def move_runs(
         await api.services.metadata.move(run.experiment_id, target, by=by)
 
     some = body.model_copy(update={"project_id": body.source_project_id})
-    return await _on_each(api, some, visible, principal, RunAction(Action.UPDATE_METADATA, act))
+    return await _on_each(api, some, visible, principal, RunAction(Action.MOVE_EXPERIMENT, act))
 
 
 async def _on_each(

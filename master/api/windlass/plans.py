@@ -11,11 +11,12 @@ from fastapi import APIRouter
 from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible
-from master.api.permits import CLUSTER, permit
+from master.api.permits import CLUSTER, SOME, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.targets import applied_template
 from master.api.values import WaitingReason, reason
 from master.api.windlass.elsewhere import Refuge, elsewhere
 from master.auth.permissions import Action
@@ -145,7 +146,7 @@ async def plan(api: TheApi) -> Reply[PlanReply]:
 
 
 @router.post("")
-@permit(Action.CREATE_EXPERIMENT, CLUSTER)
+@permit(Action.CREATE_EXPERIMENT, SOME)
 async def plan_for(
     body: PlanRequest, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[PlanReply]:
@@ -158,7 +159,7 @@ async def _requests(
 ) -> Sequence[AllocationRequest]:
     if (body.command is None) is not bool(body.experiment):
         raise InvalidArgument("give the configuration of an experiment, or that of a command")
-    template = await api.reads.templates.applied(body.template, visible)
+    template = await applied_template(api, body.template, by)
     if body.command is None:
         return await api.services.experiments.would_request(
             body.experiment, by=by, template=template

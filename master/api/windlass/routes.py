@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from master.api.access import Caller, Visible
-from master.api.permits import CLUSTER, VISIBLE, permit
+from master.api.permits import CLUSTER, VISIBLE, allocation, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
@@ -126,7 +126,7 @@ async def reasons(id: RowId, visible: Visible, api: TheApi) -> Reply[ReasonsRepl
 
 
 @router.get("/allocations/{id}/reason")
-@permit(Action.VIEW_CLUSTER, CLUSTER)
+@permit(Action.VIEW_ARTIFACTS, allocation("id"))
 async def allocation_reason(id: str, api: TheApi) -> Reply[ReasonReply]:
     """Null if it does not wait."""
     api.services.allocations.state(id)

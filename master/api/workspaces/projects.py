@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query
 
 from master.api.access import Caller, Visible
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, VISIBLE, permit, project
+from master.api.permits import VISIBLE, permit, project, workspace
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.targets import require_new
 from master.api.workspaces import wire
 from master.api.workspaces.replies import (
     DeletionBegunReply,
@@ -36,7 +37,7 @@ router = APIRouter(prefix="/api/v1", route_class=ApiRoute, tags=["projects"])
 
 
 @router.get("/workspaces/{id}/projects")
-@permit(Action.VIEW_WORKSPACES, VISIBLE)
+@permit(Action.VIEW_PROJECTS, VISIBLE)
 async def list_projects(
     id: RowId, query: Annotated[ListNamed, Query()], visible: Visible, api: TheApi
 ) -> Reply[ProjectsReply]:
@@ -50,7 +51,7 @@ async def list_projects(
 
 
 @router.post("/workspaces/{workspace_id}/projects")
-@permit(Action.CREATE_PROJECT, CLUSTER)
+@permit(Action.CREATE_PROJECT, workspace("workspace_id"))
 async def create_project(
     workspace_id: RowId, body: CreateProject, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[ProjectReply]:
@@ -65,14 +66,14 @@ async def create_project(
 
 
 @router.get("/projects/key/{key}")
-@permit(Action.VIEW_WORKSPACES, VISIBLE)
+@permit(Action.VIEW_PROJECTS, VISIBLE)
 async def get_project_by_key(key: Text, visible: Visible, api: TheApi) -> Reply[ProjectReply]:
     row = await api.reads.workspaces.project_by_key(key, visible)
     return reply({"project": wire.project(row)})
 
 
 @router.get("/projects/{id}")
-@permit(Action.VIEW_WORKSPACES, VISIBLE)
+@permit(Action.VIEW_PROJECTS, VISIBLE)
 async def get_project(id: RowId, visible: Visible, api: TheApi) -> Reply[ProjectReply]:
     return await _project(api, id, visible)
 
@@ -128,12 +129,14 @@ async def put_project_notes(
 
 
 @router.post("/projects/{project_id}/move")
-@permit(Action.UPDATE_PROJECT, project("project_id"))
+@permit(Action.MOVE_PROJECT, project("project_id"))
 async def move_project(
     project_id: RowId, body: MoveProject, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[Empty]:
-    await api.reads.workspaces.workspace(body.destination_workspace_id, visible)
-    await api.services.projects.move(project_id, body.destination_workspace_id, by=by)
+    target = body.destination_workspace_id
+    await api.reads.workspaces.workspace(target, visible)
+    await require_new(api, by, Action.TAKE_PROJECT, workspace_id=target)
+    await api.services.projects.move(project_id, target, by=by)
     return reply()
 
 

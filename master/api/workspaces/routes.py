@@ -66,7 +66,7 @@ async def create_workspace(
     body.require_supported()
     user = body.agent_user_group
     if user is not None:
-        require(api, by, Action.ADMINISTRATE_WORKSPACES)
+        require(api, by, Action.SET_AGENT_USER)
     given = user.given() if user is not None else None
     id_ = await api.services.workspaces.create(body.name, agent_user=given, by=by)
     return await _changed(api, id_, by, visible)
@@ -80,7 +80,7 @@ async def patch_workspace(
     body.require_supported()
     user = body.agent_user_group
     if user is not None:
-        require(api, by, Action.ADMINISTRATE_WORKSPACES, await workspace_target(api, id))
+        require(api, by, Action.SET_AGENT_USER, await workspace_target(api, id))
     given = user.given() if user is not None else None
     patch = WorkspacePatch(name=body.name, agent_user=given)
     await api.services.workspaces.patch(id, patch, by=by)
@@ -144,19 +144,19 @@ async def namespace_bindings(
 
 
 @router.post("/{workspace_id}/namespace-bindings")
-@permit(Action.ADMINISTRATE_WORKSPACES, workspace("workspace_id"))
+@permit(Action.BIND_NAMESPACES, workspace("workspace_id"))
 async def bind_namespace(workspace_id: RowId) -> Reply[Empty]:
     raise no_kubernetes()
 
 
 @router.delete("/{workspace_id}/namespace-bindings")
-@permit(Action.ADMINISTRATE_WORKSPACES, workspace("workspace_id"))
+@permit(Action.BIND_NAMESPACES, workspace("workspace_id"))
 async def unbind_namespace(workspace_id: RowId) -> Reply[Empty]:
     raise no_kubernetes()
 
 
 @router.post("/{id}/set-resource-quota")
-@permit(Action.ADMINISTRATE_WORKSPACES, workspace("id"))
+@permit(Action.SET_QUOTAS, workspace("id"))
 async def set_resource_quota(id: RowId) -> Reply[Empty]:
     raise no_kubernetes()
 

@@ -249,6 +249,21 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/users/{user_id}": READ,
     "GET /api/v1/users/{username}/by-username": READ,
     "PATCH /api/v1/users/{user_id}": OWNED,
+    "POST /api/v1/groups/search": READ,
+    "POST /api/v1/groups": ADMINS,
+    "GET /api/v1/groups/{group_id}": READ,
+    "PUT /api/v1/groups/{group_id}": ADMINS,
+    "DELETE /api/v1/groups/{group_id}": ADMINS,
+    "PATCH /api/v1/users/assignments": ADMINS,
+    "GET /api/v1/permissions/summary": READ,
+    "POST /api/v1/roles/search": READ,
+    "POST /api/v1/roles/search/by-ids": READ,
+    "POST /api/v1/roles/search/by-assignability": READ,
+    "GET /api/v1/roles/search/by-user/{user_id}": READ,
+    "GET /api/v1/roles/search/by-group/{group_id}": READ,
+    "GET /api/v1/roles/workspace/{workspace_id}": READ,
+    "POST /api/v1/roles/add-assignments": ADMINS,
+    "POST /api/v1/roles/remove-assignments": ADMINS,
     "GET /api/v1/workspaces": READ,
     "POST /api/v1/workspaces": TAKEN,
     "GET /api/v1/workspaces/{id}": READ,
@@ -347,6 +362,11 @@ EXPECTED: Mapping[str, Expected | None] = {
 def profiled(trial: int) -> dict[str, Any]:
     labels = {"trialId": trial, "name": "gpu_util", "metricType": "PROFILER_METRIC_TYPE_SYSTEM"}
     return {"values": [1], "batches": [1], "timestamps": ["2026-01-01T00:00:00Z"], "labels": labels}
+
+
+def _role(user: int) -> dict[str, Any]:
+    assignment = {"role": {"roleId": 1}}
+    return {"userRoleAssignments": [{"userId": user, "roleAssignment": assignment}]}
 
 
 BODIES: Mapping[str, Callable[[Populated], Any]] = {
@@ -470,6 +490,16 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
             "trialSourceInfoType": "TRIAL_SOURCE_INFO_TYPE_INFERENCE",
         }
     },
+    "POST /api/v1/groups/search": lambda there: {"limit": 1},
+    "POST /api/v1/groups": lambda there: {"name": "stolen"},
+    "PUT /api/v1/groups/{group_id}": lambda there: {"name": "stolen"},
+    "PATCH /api/v1/users/assignments": lambda there: {
+        "userIds": [3],
+        "addGroups": [there.group],
+    },
+    "POST /api/v1/roles/search/by-ids": lambda there: {"roleIds": [1]},
+    "POST /api/v1/roles/add-assignments": lambda there: _role(3),
+    "POST /api/v1/roles/remove-assignments": lambda there: _role(1),
     "POST /api/v1/users": lambda there: {"user": {"username": "mallory"}},
     "PATCH /api/v1/users/{user_id}": lambda there: {"displayName": "stolen"},
     "PATCH /api/v1/users": lambda there: {"activate": False, "userIds": [1, 2]},

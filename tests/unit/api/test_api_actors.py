@@ -16,6 +16,7 @@ from master.api.routing import ApiRoute
 from master.auth.access_tokens import AccessTokens
 from master.auth.issued_tokens import IssuedTokens
 from master.auth.permissions import Action
+from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.auth.user_settings import UserSettings
 from master.checkpoints.service import CheckpointService
@@ -63,6 +64,7 @@ SERVICES = (
         PoolBindingService,
         ModelService,
         VersionService,
+        RoleService,
         WorkspaceService,
         ProjectService,
         UnmanagedExperiments,
@@ -105,6 +107,7 @@ class Here:
             "trial_id": self.trial,
             "task_id": next((self.tasks[kind] for kind in self.tasks if f"/{kind}/" in path), ""),
             "user_id": 2,
+            "group_id": 1,
             "agent_id": "node-1",
             "slot_id": 0,
             "label": "new",
@@ -128,6 +131,13 @@ SHOWING = {"experimentIds": [1]}
 """What a TensorBoard has to name; other kinds have no such key."""
 Bodies = Mapping[str, Callable[[Here], Any]]
 UNMANAGED = {"config": "searcher: {name: single, metric: loss}", "unmanaged": True}
+
+
+def _role(user: int) -> dict[str, Any]:
+    assignment = {"role": {"roleId": 1}}
+    return {"userRoleAssignments": [{"userId": user, "roleAssignment": assignment}]}
+
+
 BODIES: Bodies = {
     "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda here: UNMANAGED,
     "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
@@ -143,6 +153,11 @@ BODIES: Bodies = {
     "POST /api/v1/experiments/{experiment_id}/move": lambda here: {"destinationProjectId": 1},
     "POST /api/v1/runs/move": lambda here: {"runIds": [here.trial], "destinationProjectId": 1},
     "POST /api/v1/workspaces": lambda here: {"name": "lab"},
+    "POST /api/v1/groups": lambda here: {"name": "lab"},
+    "PUT /api/v1/groups/{group_id}": lambda here: {"name": "lab"},
+    "PATCH /api/v1/users/assignments": lambda here: {"userIds": [2], "addGroups": [1]},
+    "POST /api/v1/roles/add-assignments": lambda here: _role(2),
+    "POST /api/v1/roles/remove-assignments": lambda here: _role(1),
     "POST /api/v1/workspaces/{workspace_id}/projects": lambda here: {"name": "vision"},
     "POST /api/v1/projects/{project_id}/move": lambda here: {"destinationWorkspaceId": 1},
     "POST /api/v1/experiments/continue": lambda here: {"id": here.experiment},
@@ -218,6 +233,10 @@ CHANGED_BY_USERS_TOO = {"PATCH /api/v1/checkpoints", "POST /api/v1/runs/{run_id}
 """Of what tasks report; the rest only they do, and it says of which task it is."""
 QUESTIONS = {
     "POST /api/v1/experiments-search",
+    "POST /api/v1/groups/search",
+    "POST /api/v1/roles/search",
+    "POST /api/v1/roles/search/by-assignability",
+    "POST /api/v1/roles/search/by-ids",
     "POST /api/v1/experiments/{experiment_id}/file",
     "POST /api/v1/preview-hp-search",
     "POST /api/v1/runs",
@@ -283,6 +302,7 @@ async def test_the_service_is_told_who_does_it(
     }
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("POST", "/api/v1/groups", {"name": "team"})
     await world.ok("POST", "/api/v1/tokens", {})
     await world.ok("POST", "/api/v1/models", {"name": "mine"})
     await world.ok("POST", "/api/v1/models/mine/versions", {"checkpointUuid": "c"})

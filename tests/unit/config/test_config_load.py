@@ -390,12 +390,12 @@ def test_nothing_is_shown_that_is_not_so(tmp_path: Path) -> None:
     """`GET /info` says that nothing is reported, whatever the file says."""
     text = """
     telemetry: {enabled: true, otel_enabled: true}
-    security: {authz: {strict_job_queue_control: true}}
+    security: {authz: {fallback: rbac}}
     task_container_defaults: {image: x, work_dir: /w}
     """
     shown = masked(loaded(tmp_path, text))
     assert "telemetry" not in shown
-    assert "strict_job_queue_control" not in shown["security"]["authz"]
+    assert "fallback" not in shown["security"]["authz"]
     assert shown["task_container_defaults"] == {"work_dir": "/w"}
     assert masked(load(None))["db"]["password"] is None
 

@@ -363,8 +363,14 @@ def test_storage_that_no_service_has(tmp_path: Path, storage: str, line: str) ->
             "users log in with passwords or access tokens: set enabled to false",
         ),
         (
-            "security: {authz: {type: rbac}}",
-            "<master.yaml>.security.authz.type: authz type rbac is not supported yet",
+            "security: {authz: {roles: [{id: 100, name: Own, permissions: [VIEW_ALL]}]}}",
+            "<master.yaml>.security.authz.roles[0].permissions: 'VIEW_ALL' is no permission: the page "
+            "on roles lists them",
+        ),
+        (
+            "security: {authz: {roles: [{id: 100, name: editor, permissions: []}]}}",
+            "<master.yaml>.security.authz.roles: role 100 (editor): its id and its name must be its "
+            "own",
         ),
         (
             "security: {tls: {cert: x}}",

@@ -1,0 +1,1 @@
+"""Permissions, roles and groups, and what follows from holding a role somewhere."""

@@ -75,17 +75,17 @@ class Action(StrEnum):
     UPDATE_TEMPLATE = "update template"
     """Its configuration or its name."""
     DELETE_TEMPLATE = "delete template"
-    VIEW_CONFIG_POLICIES = "view config policies"
-    UPDATE_CONFIG_POLICIES = "update config policies"
-    """Of a workspace."""
-    ADMINISTRATE_CONFIG_POLICIES = "administrate config policies"
-    """Of the cluster."""
+    VIEW_GLOBAL_POLICIES = "view global config policies"
+    VIEW_WORKSPACE_POLICIES = "view workspace config policies"
+    UPDATE_GLOBAL_POLICIES = "modify global config policies"
+    UPDATE_WORKSPACE_POLICIES = "modify workspace config policies"
+    BIND_POOLS = "bind resource pools to workspaces"
     VIEW_MODELS = "view models"
     CREATE_MODEL = "create model"
     UPDATE_MODEL = "update model"
     """Or register a version of it."""
     DELETE_MODEL = "delete model"
-    """Or a version of it."""
+    DELETE_MODEL_VERSION = "delete model version"
     UPDATE_AGENTS = "update agents"
     VIEW_AGENT_DETAILS = "view sensitive agent info"
     UPDATE_USER = "update user"
@@ -208,13 +208,16 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.CREATE_TEMPLATE: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.DELETE_TEMPLATE: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
-    Action.VIEW_CONFIG_POLICIES: _READ,
-    Action.UPDATE_CONFIG_POLICIES: PermissionRule(Users.OWNER, Tasks.NONE),
-    Action.ADMINISTRATE_CONFIG_POLICIES: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.VIEW_GLOBAL_POLICIES: _READ,
+    Action.VIEW_WORKSPACE_POLICIES: _READ,
+    Action.UPDATE_GLOBAL_POLICIES: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.UPDATE_WORKSPACE_POLICIES: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.BIND_POOLS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_MODELS: _READ,
     Action.CREATE_MODEL: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_MODEL: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.DELETE_MODEL: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.DELETE_MODEL_VERSION: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.UPDATE_AGENTS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_AGENT_DETAILS: _READ,
     Action.UPDATE_USER: PermissionRule(Users.OWNER, Tasks.NONE),

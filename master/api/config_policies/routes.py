@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from master.api.access import Caller, Visible
 from master.api.config_policies.replies import ConfigPoliciesReply, StoredConfigPoliciesReply
-from master.api.permits import CLUSTER, VISIBLE, permit, workspace
+from master.api.permits import CLUSTER, SOME, VISIBLE, permit, workspace
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
@@ -36,7 +36,7 @@ class PutConfigPolicies(Body):
 
 
 @router.get(GLOBAL)
-@permit(Action.VIEW_CONFIG_POLICIES, VISIBLE)
+@permit(Action.VIEW_GLOBAL_POLICIES, SOME)
 async def get_global(
     workload_type: WorkloadType, visible: Visible, api: TheApi
 ) -> Reply[ConfigPoliciesReply]:
@@ -44,7 +44,7 @@ async def get_global(
 
 
 @router.put(GLOBAL)
-@permit(Action.ADMINISTRATE_CONFIG_POLICIES, CLUSTER)
+@permit(Action.UPDATE_GLOBAL_POLICIES, CLUSTER)
 async def put_global(
     workload_type: WorkloadType, body: PutConfigPolicies, by: Caller, api: TheApi
 ) -> Reply[StoredConfigPoliciesReply]:
@@ -53,14 +53,14 @@ async def put_global(
 
 
 @router.delete(GLOBAL)
-@permit(Action.ADMINISTRATE_CONFIG_POLICIES, CLUSTER)
+@permit(Action.UPDATE_GLOBAL_POLICIES, CLUSTER)
 async def delete_global(workload_type: WorkloadType, by: Caller, api: TheApi) -> Reply[Empty]:
     await api.services.config_policies.delete(None, workload_type, by=by)
     return reply()
 
 
 @router.get(OF_WORKSPACE)
-@permit(Action.VIEW_CONFIG_POLICIES, VISIBLE)
+@permit(Action.VIEW_WORKSPACE_POLICIES, VISIBLE)
 async def get_of_workspace(
     workspace_id: RowId, workload_type: WorkloadType, visible: Visible, api: TheApi
 ) -> Reply[ConfigPoliciesReply]:
@@ -70,7 +70,7 @@ async def get_of_workspace(
 
 
 @router.put(OF_WORKSPACE)
-@permit(Action.UPDATE_CONFIG_POLICIES, workspace("workspace_id"))
+@permit(Action.UPDATE_WORKSPACE_POLICIES, workspace("workspace_id"))
 async def put_of_workspace(
     workspace_id: RowId,
     workload_type: WorkloadType,
@@ -83,7 +83,7 @@ async def put_of_workspace(
 
 
 @router.delete(OF_WORKSPACE)
-@permit(Action.UPDATE_CONFIG_POLICIES, workspace("workspace_id"))
+@permit(Action.UPDATE_WORKSPACE_POLICIES, workspace("workspace_id"))
 async def delete_of_workspace(
     workspace_id: RowId, workload_type: WorkloadType, by: Caller, api: TheApi
 ) -> Reply[Empty]:

@@ -19,7 +19,7 @@ from master.api.models.requests import (
     PostModel,
 )
 from master.api.paging import pagination
-from master.api.permits import CLUSTER, VISIBLE, model, permit
+from master.api.permits import SOME, VISIBLE, model, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Text
 from master.api.routing import ApiRoute
@@ -59,11 +59,13 @@ async def labels(
 
 
 @router.post("/models")
-@permit(Action.CREATE_MODEL, CLUSTER)
+@permit(Action.CREATE_MODEL, SOME)
 async def create(body: PostModel, by: Caller, visible: Visible, api: TheApi) -> Reply[ModelReply]:
+    workspace_id = await _workspace(api, body, visible) or UNCATEGORIZED
+    await targets.require_new(api, by, Action.CREATE_MODEL, workspace_id=workspace_id)
     new = NewModel(
         name=body.name,
-        workspace_id=await _workspace(api, body, visible) or UNCATEGORIZED,
+        workspace_id=workspace_id,
         description=body.description,
         notes=body.notes,
         labels=body.labels,

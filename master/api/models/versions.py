@@ -107,14 +107,14 @@ async def patch_version(
 
 
 @router.delete(VERSION)
-@permit(Action.DELETE_MODEL, model_version("model_name", "model_version_num"))
+@permit(Action.DELETE_MODEL_VERSION, model_version("model_name", "model_version_num"))
 async def delete_version(
     model_name: ModelName, model_version_num: RowId, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[Empty]:
     """Its checkpoint stays."""
     of = await api.reads.models.model(model_name, visible)
     target = await targets.version_target(api, str(of.model.id), model_version_num, by)
-    require(api, by, Action.DELETE_MODEL, target)
+    require(api, by, Action.DELETE_MODEL_VERSION, target)
     await api.services.versions.delete(of.model.id, model_version_num, by=by)
     return reply()
 

@@ -46,7 +46,7 @@ async def list_bound(
 
 
 @router.post(BINDINGS)
-@permit(Action.ADMINISTRATE_CLUSTER, CLUSTER)
+@permit(Action.BIND_POOLS, CLUSTER)
 async def bind(
     resource_pool_name: PoolName, body: BoundWorkspaces, by: Caller, api: TheApi
 ) -> Reply[Empty]:
@@ -55,7 +55,7 @@ async def bind(
 
 
 @router.delete(BINDINGS)
-@permit(Action.ADMINISTRATE_CLUSTER, CLUSTER)
+@permit(Action.BIND_POOLS, CLUSTER)
 async def unbind(
     resource_pool_name: PoolName, body: BoundWorkspaces, by: Caller, api: TheApi
 ) -> Reply[Empty]:
@@ -64,7 +64,7 @@ async def unbind(
 
 
 @router.put(BINDINGS)
-@permit(Action.ADMINISTRATE_CLUSTER, CLUSTER)
+@permit(Action.BIND_POOLS, CLUSTER)
 async def replace(
     resource_pool_name: PoolName, body: BoundWorkspaces, by: Caller, api: TheApi
 ) -> Reply[Empty]:

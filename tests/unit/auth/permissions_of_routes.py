@@ -212,6 +212,7 @@ DELETE /projects/{project_id}/experiments/delete
 POST /experiments/{experiment_id}/move
 POST /projects/{project_id}/experiments/move
 trial: VIEW_EXPERIMENT_ARTIFACTS > DELETE_EXPERIMENT
+POST /runs/delete
 POST /runs/move
 trial: VIEW_EXPERIMENT_ARTIFACTS > UPDATE_EXPERIMENT_METADATA
 POST /runs/archive
@@ -236,6 +237,8 @@ POST /runs/start
 POST /trials
 PUT /trials
 POST /webhooks/custom
+POST /trials/profiler/metrics
+POST /trial-source-info
 task: VIEW_EXPERIMENT_ARTIFACTS > UPDATE_EXPERIMENT
 POST /task/logs
 POST //task-logs
@@ -299,7 +302,10 @@ GET /projects/{id}/experiments/metric-ranges
 GET /projects/{project_id}/metadata/{key}
 GET /runs/{run_id}/metadata
 GET /tasks/{task_id}
+GET /tasks/{task_id}/acceleratorData
 GET /tasks/{task_id}/context_directory
+GET /trials/{trial_id}/profiler/available_series
+GET /trials/{trial_id}/profiler/metrics
 GET /tasks/{task_id}/logs
 GET /tasks/{task_id}/logs/fields
 GET /trials/by-external-id/{external_experiment_id}/{external_trial_id}
@@ -317,6 +323,43 @@ GET //checkpoints/{checkpoint_uuid}
 GET //experiments/{experiment_id}/preview_gc
 POST /experiments/{experiment_id}/file
 POST /runs
+
+cluster: > VIEW_GLOBAL_CONFIG_POLICIES
+GET /config-policies/global/{workload_type}
+cluster: > MODIFY_GLOBAL_CONFIG_POLICIES
+PUT /config-policies/global/{workload_type}
+DELETE /config-policies/global/{workload_type}
+seen: VIEW_WORKSPACE_CONFIG_POLICIES >
+GET /config-policies/workspaces/{workspace_id}/{workload_type}
+workspace: VIEW_WORKSPACE > MODIFY_WORKSPACE_CONFIG_POLICIES
+PUT /config-policies/workspaces/{workspace_id}/{workload_type}
+DELETE /config-policies/workspaces/{workspace_id}/{workload_type}
+seen: VIEW_WORKSPACE >
+GET /resource-pools/{resource_pool_name}/workspace-bindings
+cluster: > MODIFY_RP_WORKSPACE_BINDINGS
+POST /resource-pools/{resource_pool_name}/workspace-bindings
+PUT /resource-pools/{resource_pool_name}/workspace-bindings
+DELETE /resource-pools/{resource_pool_name}/workspace-bindings
+seen: VIEW_MODEL_REGISTRY >
+GET /models
+GET /model/labels
+GET /models/{model_name}
+GET /models/{model_name}/versions
+GET /models/{model_name}/versions/{model_version_num}
+GET /models/{model_name}/versions/{model_version_num}/metrics
+workspace: VIEW_WORKSPACE > CREATE_MODEL_REGISTRY
+POST /models
+model: VIEW_MODEL_REGISTRY > EDIT_MODEL_REGISTRY
+PATCH /models/{model_name}
+POST /models/{model_name}/archive
+POST /models/{model_name}/unarchive
+POST /models/{model_name}/move
+POST /models/{model_name}/versions
+PATCH /models/{model_name}/versions/{model_version_num}
+model: VIEW_MODEL_REGISTRY > DELETE_OTHER_USER_MODEL_REGISTRY
+DELETE /models/{model_name}
+model: VIEW_MODEL_REGISTRY > DELETE_OTHER_USER_MODEL_VERSION
+DELETE /models/{model_name}/versions/{model_version_num}
 
 workspace: VIEW_WORKSPACE > CREATE_TEMPLATES
 POST /templates/{template_name:path}

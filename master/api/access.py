@@ -11,7 +11,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from master.api.services import ApiContext
-from master.auth.permissions import CLUSTER, Action, Target, allowed, denial
+from master.auth.actions import CLUSTER, Action, Target
+from master.auth.permissions import allowed, denial
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from windlass.base.errors import NotFound, PermissionDenied

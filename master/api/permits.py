@@ -22,8 +22,9 @@ from master.api.access import note_known, require, token_in
 from master.api.http.middleware import limited
 from master.api.request_models import MAX_ID
 from master.api.services import ApiContext
-from master.auth.permissions import ANYWHERE, Action, Target, visibility
-from master.auth.permissions import CLUSTER as THE_CLUSTER
+from master.auth.actions import ANYWHERE, Action, Target
+from master.auth.actions import CLUSTER as THE_CLUSTER
+from master.auth.permissions import visibility
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from windlass.base.errors import InvalidArgument

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from master.api.access import require
 from master.api.services import ApiContext
-from master.auth.permissions import ANYWHERE, Action, Target, allowed, visibility
+from master.auth.actions import ANYWHERE, Action, Target
+from master.auth.permissions import allowed, visibility
 from master.auth.principal import Principal
 from master.core.expconf.templates import Template
 from master.core.jobs import JobType

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Select, SQLColumnExpression, func, select
 
-from master.auth.permissions import Target
+from master.auth.actions import Target
 from master.core.jobs import JobType
 from master.store import tables
 from master.store.store import Store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from master.core.actor import Actor
 
 if TYPE_CHECKING:
-    from master.auth.permissions import Action, Target
+    from master.auth.actions import Action, Target
     from master.core.visibility import Visibility
     from windlass.base.errors import WindlassError
 

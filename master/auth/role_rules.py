@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from master.auth.permissions import RULES, Action, Target, Tasks, of_others, task_may
+from master.auth.actions import Action, Target
+from master.auth.permissions import RULES, Tasks, of_others, task_may
 from master.auth.principal import Principal
 from master.core.roles.access import Access
 from master.core.roles.permissions import Permission as P

@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 import structlog
 
 from master.allocations.machine import AllocationPhase, fell_back
-from master.auth.permissions import Action, Target, allowed, denial
+from master.auth.actions import Action, Target
+from master.auth.permissions import allowed, denial
 from master.auth.principal import Principal
 from master.core.actor import Actor
 from master.core.jobs import JobChange, JobType

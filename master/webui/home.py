@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from master.api.access import Caller
 from master.api.permits import OWN, permit, public
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.webui.pages import PageRoute, page, redirect
 
 router = APIRouter(route_class=PageRoute, tags=["pages"])

@@ -20,7 +20,8 @@ from master.api.interactive.kinds import KINDS, Shown, WireKind
 from master.api.permits import VISIBLE, permit
 from master.api.services import ApiContext, TheApi
 from master.api.tasks.wire import ends_at
-from master.auth.permissions import Action, Target, allowed
+from master.auth.actions import Action, Target
+from master.auth.permissions import allowed
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from master.core.visibility import Visibility

@@ -16,8 +16,8 @@ from master.api.request_models import Body, Text
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import Timestamp, time
+from master.auth.actions import Action
 from master.auth.issued_tokens import MAX_AGENTS, MAX_LENGTH, TokenState, TokenView, Wanted
-from master.auth.permissions import Action
 from windlass.base.errors import NotFound
 
 

@@ -19,7 +19,8 @@ from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action, allowed
+from master.auth.actions import Action
+from master.auth.permissions import allowed
 from master.auth.principal import Principal
 from master.store.paging import cut
 from rm_backends.views import AgentView, SlotView

@@ -20,7 +20,7 @@ from master.api.http.held import ServerStop, WhileWanted
 from master.api.permits import VISIBLE, permit
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.checkpoints.workers import Archive
 from windlass.base.errors import InvalidArgument, NotFound, WindlassError
 from windlass.storage.archives import Format

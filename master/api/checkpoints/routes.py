@@ -30,7 +30,7 @@ from master.api.request_models import (
 from master.api.routing import ApiRequest, ApiRoute, parse
 from master.api.services import ApiContext, TheApi
 from master.api.targets import task_target
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.experiments.queries.checkpoints import CheckpointKey

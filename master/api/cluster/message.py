@@ -12,7 +12,7 @@ from master.api.request_models import Body, OptionalTime, Text, Time
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.cluster_message import ClusterMessage, new_message
 
 router = APIRouter(route_class=ApiRoute, tags=["master"])

@@ -20,7 +20,7 @@ from master.api.replies import Reply, reply
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.windlass.wire import GONE
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.reasons import ReasonKind
 from master.core.visibility import Visibility
 from rm_backends.views import AgentView

@@ -19,7 +19,7 @@ from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.logs.own_log import PAGE, OwnEntry, OwnLog
 from windlass.base.errors import InvalidArgument
 

@@ -12,7 +12,7 @@ from master.api.replies import Reply, reply
 from master.api.roles.sight import shows_roles
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.config import masked
 from windlass.base.formats.json_types import JsonObject
 

@@ -23,7 +23,7 @@ from master.api.request_models import Time, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.usage.allocations import Interval, UsedAllocation, used_allocations
 from master.usage.sums import Adder, Kind, Period, Sums, days

@@ -12,7 +12,7 @@ from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.expconf.policies import Policies, WorkloadType
 from master.core.expconf.secrets import masked

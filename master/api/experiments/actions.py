@@ -24,7 +24,7 @@ from master.api.request_models import Body, Int32, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target, require_new
-from master.auth.permissions import Action, Target
+from master.auth.actions import Action, Target
 from master.core.expconf.policies import WorkloadType
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended

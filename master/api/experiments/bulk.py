@@ -18,7 +18,7 @@ from master.api.request_models import MAX_ID, Body, Int32, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target, require_new
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.experiments.queries.experiments import ExperimentFilter

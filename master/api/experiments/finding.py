@@ -24,7 +24,7 @@ from master.api.trials.replies import Trial
 from master.api.trials.routes import trials_json
 from master.api.trials.wire import run_state
 from master.api.values import Int64, Number, Timestamp, finite, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.experiments.finding.columns import Table
 from master.experiments.finding.filters import parse_filter

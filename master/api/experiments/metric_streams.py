@@ -21,7 +21,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.trials.time_series import MAX_IDS, METRIC_TYPES, DataPoint, at_most, data_points
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.experiments.queries.series import MetricName, Point, Wanted
 from master.experiments.reports.metrics import TRAINING, VALIDATION
 from windlass.base.errors import InvalidArgument

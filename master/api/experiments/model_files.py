@@ -16,7 +16,7 @@ from master.api.request_models import Body, RowId, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.parsing import in_parsing_thread
 from master.store.context_files import ContextNode, file_tree, read_file

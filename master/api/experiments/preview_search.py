@@ -12,7 +12,7 @@ from master.api.request_models import Body, FreeObject, Int32
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.searcher.preview import PlannedTrials, planned_trials
 from windlass.base.formats.json_types import JsonObject
 

@@ -38,7 +38,8 @@ from master.api.targets import applied_template, require_new
 from master.api.trials.replies import TrialsReply
 from master.api.trials.routes import trials_json
 from master.api.values import finite
-from master.auth.permissions import Action, visibility
+from master.auth.actions import Action
+from master.auth.permissions import visibility
 from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.core.visibility import Visibility

@@ -20,7 +20,7 @@ from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target
 from master.api.trials.replies import TrialReply
 from master.api.trials.routes import trials_json
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase
 from master.experiments.lifecycle.unmanaged import REPORTED

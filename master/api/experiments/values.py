@@ -15,7 +15,7 @@ from master.api.request_models import Int32, RowId, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.experiments.finding.columns import Kind, Table
 from master.experiments.finding.sources import MAX_NAME_CHARS, metadata
 from master.experiments.finding.values import ProjectColumn

@@ -21,7 +21,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import applied_template, require_new
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.expconf.secrets import masked
 from master.core.jobs import JobType
 from master.core.visibility import Visibility

@@ -11,7 +11,8 @@ from master.api.experiments.bulk import Filters
 from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.request_models import Int32
 from master.api.services import ApiContext
-from master.auth.permissions import Action, visibility
+from master.auth.actions import Action
+from master.auth.permissions import visibility
 from master.core.visibility import Visibility
 from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
 from master.parsing import in_parsing_thread

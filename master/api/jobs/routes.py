@@ -27,7 +27,8 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action, allowed
+from master.auth.actions import Action
+from master.auth.permissions import allowed
 from master.auth.principal import Principal
 from master.core.visibility import EVERYTHING, Visibility
 from master.jobs.changes import JobUpdate

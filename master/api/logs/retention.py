@@ -15,7 +15,7 @@ from master.api.request_models import Body, Int32, RowId
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.values import Int64
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.expconf.models.sections import MAX_RETENTION_DAYS
 
 router = APIRouter(route_class=ApiRoute, tags=["logs"])

@@ -23,7 +23,7 @@ from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import task_target
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.logs.rows import LogQuery, LogRow, TaskLine
 from master.store.tables import Task

@@ -24,7 +24,7 @@ from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action, Target
+from master.auth.actions import Action, Target
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.models.service import ModelPatch, NewModel

@@ -25,7 +25,7 @@ from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.trials.metrics import MetricsReports, metrics_report
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.models.queries import ModelRow
 from master.models.versions import NewVersion, TrialUse, VersionPatch

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from agent_bootstrap.container_options import ProxyPort
 from master.api.services import ApiContext
 from master.api.targets import live_workspace
-from master.auth.permissions import Action, Target, allowed
+from master.auth.actions import Action, Target
+from master.auth.permissions import allowed
 from master.auth.principal import Principal
 from windlass.base.errors import NotFound, PermissionDenied, Unauthenticated
 

@@ -15,7 +15,7 @@ from master.api.request_models import Body, Int32, Paging, Text
 from master.api.resource_pools.replies import BoundWorkspacesReply
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.pool_bindings.service import Workspaces
 from master.store.paging import cut
 

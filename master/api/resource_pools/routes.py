@@ -14,7 +14,7 @@ from master.api.resource_pools.replies import ResourcePoolsReply
 from master.api.resource_pools.wire import resource_pool
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.store.paging import cut
 from provisioner.types import Offer
 

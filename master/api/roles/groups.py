@@ -17,7 +17,7 @@ from master.api.roles.replies import GroupReply, GroupsReply
 from master.api.roles.sight import sees_group, visible_group
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.store.paging import Page, cut
 from windlass.base.errors import InvalidArgument
 

@@ -26,7 +26,8 @@ from master.api.roles.sight import sees_all_roles, visible_assignments, visible_
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.users.wire import user as user_json
-from master.auth.permissions import ANYWHERE, CLUSTER, Action, Target, allowed, denial
+from master.auth.actions import ANYWHERE, CLUSTER, Action, Target
+from master.auth.permissions import allowed, denial
 from master.auth.principal import Principal
 from master.core.roles.access import Grant
 from master.core.roles.catalogue import Role

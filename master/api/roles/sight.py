@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from master.api.services import ApiContext
-from master.auth.permissions import ANYWHERE, CLUSTER, Action, allowed, visibility
+from master.auth.actions import ANYWHERE, CLUSTER, Action
+from master.auth.permissions import allowed, visibility
 from master.auth.principal import Principal
 from master.config.sections import Authz
 from master.core.roles.groups import Assignment, Group

@@ -18,7 +18,7 @@ from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
 from master.api.tasks.wire import ends_at
 from master.api.values import Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from windlass.base.formats.json_types import JsonObject
 
 

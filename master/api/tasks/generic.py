@@ -19,7 +19,8 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.tasks import generic_wire
 from master.api.tasks.replies import CreatedGenericTask, GenericConfigReply, GenericTasksReply
-from master.auth.permissions import Action, visibility
+from master.auth.actions import Action
+from master.auth.permissions import visibility
 from master.parsing import in_parsing_thread
 from master.store.contexts import ContextFile
 from master.tasks.generic import NewGenericTask, read_config

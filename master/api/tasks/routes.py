@@ -22,7 +22,7 @@ from master.api.tasks.replies import (
     TaskCountsReply,
     TaskReply,
 )
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.jobs import JobType
 from master.core.visibility import Visibility
 

@@ -18,7 +18,8 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.templates import wire
 from master.api.templates.replies import StoredTemplateReply, TemplateReply, TemplatesReply
-from master.auth.permissions import Action, visibility
+from master.auth.actions import Action
+from master.auth.permissions import visibility
 from master.auth.principal import Principal
 from master.core.visibility import EVERYTHING, Visibility
 from master.templates.queries import TemplateFilter

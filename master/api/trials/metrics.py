@@ -26,7 +26,7 @@ from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import Timestamp, finite, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.experiments.reports.metrics import TRAINING, VALIDATION, PostedMetrics
 from master.store.tables import Metric

@@ -21,7 +21,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import trial_target
 from master.api.values import Number, Timestamp, finite, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.metrics import STREAM_ROWS
 from master.experiments.reports.metric_reports import report_from_row

@@ -17,7 +17,7 @@ from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
 from master.api.trials import wire
 from master.api.trials.replies import Trial, TrialReply, Workload, WorkloadsReply
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.reasons import Reason
 from master.core.searcher.types import ExitReason
 from master.experiments.live import LiveExperiment

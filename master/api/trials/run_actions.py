@@ -17,7 +17,7 @@ from master.api.request_models import Body, Int32
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import require_new, trial_target
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.experiments.finding.columns import Table

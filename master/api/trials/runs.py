@@ -16,7 +16,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.targets import trial_target
 from master.api.values import finite
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.experiments.lifecycle.state import TrialState
 from master.experiments.live import LiveExperiment
 from windlass.base.errors import InvalidArgument, InvalidState

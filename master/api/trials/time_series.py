@@ -21,7 +21,7 @@ from master.api.services import TheApi
 from master.api.trials.replies import Trial
 from master.api.trials.routes import trials_json
 from master.api.values import Number, Timestamp, time
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.experiments.queries.series import Axis, Bound, Comparison, Point, Wanted
 from master.experiments.reports.metrics import PROFILER_GROUPS, TRAINING, VALIDATION
 from windlass.base.errors import InvalidArgument

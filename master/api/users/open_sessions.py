@@ -15,7 +15,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.users import wire
 from master.api.users.replies import EndedSessionsReply, SessionsReply
-from master.auth.permissions import Action
+from master.auth.actions import Action
 
 router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["sessions"])
 

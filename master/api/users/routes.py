@@ -21,7 +21,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.users.replies import UserActionsReply, UserReply, UsersReply
 from master.api.users.wire import user as user_json
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.auth.user_rules import AgentUserLink, UserPatch
 from master.auth.users import User as UserRecord

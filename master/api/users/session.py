@@ -13,7 +13,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.users.replies import User, UserReply
 from master.api.users.wire import user as user_json
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.service import SESSION_LENGTH
 
 

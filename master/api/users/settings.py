@@ -16,7 +16,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.users.replies import RecentProjectsReply, SettingsReply
 from master.api.workspaces import wire
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.user_settings import UserSetting
 from windlass.base.errors import InvalidArgument
 

@@ -16,8 +16,9 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.users import wire
 from master.api.users.replies import AccessTokenReply, AccessTokensReply, NewAccessTokenReply
+from master.auth.actions import Action, Target
 from master.auth.login_queries import TokenFilter
-from master.auth.permissions import Action, Target, allowed
+from master.auth.permissions import allowed
 
 router = APIRouter(prefix="/api/v1/tokens", route_class=ApiRoute, tags=["access tokens"])
 

@@ -15,7 +15,7 @@ from master.api.request_models import Body, Text
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, ImageBakes, TheApi
 from master.api.values import Timestamp, epoch
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from provisioner.capacity.offer_views import offer_id
 from provisioner.images.records import BakeRecord, BakeState
 from windlass.base.errors import Conflict, NotFound

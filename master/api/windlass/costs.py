@@ -13,7 +13,7 @@ from master.api.replies import Reply, reply
 from master.api.request_models import RowId
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.costs.lines import GroupBy
 from master.costs.reports import CostSum, experiment_cost, summed
 from master.experiments.lifecycle.state import Phase

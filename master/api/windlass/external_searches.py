@@ -15,7 +15,7 @@ from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.trials.replies import TrialReply
 from master.api.trials.routes import trials_json
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.searcher.types import TrialAdded
 
 router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])

@@ -16,7 +16,7 @@ from master.api.request_models import Body, Text
 from master.api.routing import ApiRoute
 from master.api.services import Services, TheApi
 from master.api.values import Timestamp, epoch
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from provisioner.capacity.offer_views import OfferState, OfferView
 from provisioner.types import Market, Scope
 from windlass.base.errors import NotFound

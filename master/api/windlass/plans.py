@@ -19,7 +19,7 @@ from master.api.services import ApiContext, TheApi
 from master.api.targets import applied_template
 from master.api.values import WaitingReason, reason
 from master.api.windlass.elsewhere import Refuge, elsewhere
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.jobs import JobType
 from master.core.reasons import Reason, ReasonKind

@@ -25,7 +25,7 @@ from master.api.windlass.replies import (
     WaitingInPool,
 )
 from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from provisioner.types import InstanceView
 from rm_backends.views import PoolView, QueueState

@@ -29,7 +29,7 @@ from master.api.workspaces.requests import (
     PatchProject,
     ProjectNotes,
 )
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.workspaces.projects import NewProject, ProjectPatch
 

@@ -29,7 +29,7 @@ from master.api.workspaces.requests import (
     PatchWorkspace,
     no_kubernetes,
 )
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.store.paging import cut

@@ -14,8 +14,8 @@ import pytest
 from master.api.application import ROUTES
 from master.api.routing import ApiRoute
 from master.auth.access_tokens import AccessTokens
+from master.auth.actions import Action
 from master.auth.issued_tokens import IssuedTokens
-from master.auth.permissions import Action
 from master.auth.role_service import RoleService
 from master.auth.service import AuthService
 from master.auth.user_settings import UserSettings

@@ -21,7 +21,7 @@ from agent_bootstrap.channels.streams import Stream
 from agent_bootstrap.protocol import OpenStreams, StreamTarget
 from master.api.proxy import websockets
 from master.api.proxy.activity import EVERY_S, NotedTraffic
-from master.auth.permissions import Action
+from master.auth.actions import Action
 from master.tasks.live import LiveTask
 from master.tasks.state import TaskPhase
 from tests.fakes.agents_world import sent_to

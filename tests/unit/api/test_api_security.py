@@ -17,7 +17,8 @@ from master.api.access import Caller, Visible
 from master.api.application import ROUTES
 from master.api.permits import IN_BODY, VISIBLE, permit_of
 from master.api.routing import ApiRoute, HotRoute
-from master.auth.permissions import RULES, Action
+from master.auth.actions import Action
+from master.auth.permissions import RULES
 from master.webui.pages import PageRoute
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld
 

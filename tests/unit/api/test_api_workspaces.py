@@ -434,6 +434,7 @@ async def test_a_deletion_that_fails_says_why_and_may_be_tried_again(world: ApiW
         experiments=NoSuchHost(store),
         tasks=world.services.tasks,
         remove_tasks=no_tasks,
+        removed=world.services.roles.forget_workspace,
     )
     await failing.step()
     await failing.step()

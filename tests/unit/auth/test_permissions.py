@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.auth.permissions import CLUSTER, RULES, Action, Target, Users, allowed, refusal
+from master.auth.actions import CLUSTER, Action, Target
+from master.auth.permissions import RULES, Users, allowed, refusal
 from master.auth.principal import Principal
 
 ADMIN = Principal(user_id=1, name="admin", admin=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from master.api.permits import VISIBLE, Permit, permit_of
-from master.auth.permissions import ANYWHERE, CLUSTER, Target, allowed, denial, visibility
+from master.auth.actions import ANYWHERE, CLUSTER, Target
+from master.auth.permissions import allowed, denial, visibility
 from master.auth.principal import Principal
 from master.auth.role_rules import RoleRules
 from master.core.roles.access import Access, Grant, access_of

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.auth.permissions import RULES, Action, Target, allowed, denial, visibility
+from master.auth.actions import Action, Target
+from master.auth.permissions import RULES, allowed, denial, visibility
 from master.auth.principal import Principal
 from master.auth.role_rules import NEEDS, RoleRules
 from master.core.roles.access import Access, Grant, access_of

@@ -72,10 +72,11 @@ class Roles:
         return list(self._session.post(f"{_ROLES}/search", {"limit": PAGE})["roles"])
 
     def named(self, name: str) -> Json:
-        """Raises NotFound."""
-        for role in self.listed():
+        """Any of the cluster's, whether or not the caller may give it. Raises NotFound."""
+        body = {"limit": PAGE, "workspaceId": 0}
+        for role in self._session.post(f"{_ROLES}/search/by-assignability", body)["roles"]:
             if role["name"].lower() == name.lower():
-                return role
+                return dict(role)
         raise NotFound("role", name)
 
     def own(self) -> Json:

@@ -49,6 +49,7 @@ def cluster(master: ScriptedMaster) -> ScriptedMaster:
         master.on(method, path, {"group": TEAM})
     master.on("DELETE", f"{G}/3", {})
     master.on("POST", f"{R}/search", {"roles": [ROLE], "pagination": page})
+    master.on("POST", f"{R}/search/by-assignability", {"roles": [ROLE], "pagination": page})
     master.on("POST", f"{R}/search/by-ids", {"roles": [HELD]})
     master.on("GET", f"{R}/search/by-user/5", {"roles": [HELD]})
     master.on("GET", f"{R}/search/by-group/3", SUMMARY)

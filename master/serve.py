@@ -52,6 +52,7 @@ def serve(options: MasterOptions) -> None:
     Raises WindlassError, or OSError for its address, for what an operator can mend.
     """
     raise_file_limit()
+    gc.freeze()  # modules and models: no collection looks at them
     with bound(options.config.host, options.config.port) as listener:
         try:
             with asyncio.Runner(loop_factory=WatchedLoop) as runner:
@@ -77,8 +78,11 @@ async def _serve(options: MasterOptions, listener: socket.socket) -> None:
             await _first_of(running, master.ready(), stop.wait())
             if not running.done() and not stop.is_set():
                 tune_interpreter()
+                await asyncio.sleep(0)  # agents that come back are heard in between
+                app = build_app(master.services)
+                await asyncio.sleep(0)
                 manager.ready()
-                server = web_server(build_app(master.services), options.config, tls)
+                server = web_server(app, options.config, tls)
                 await _serve_until(server, listener, running, stop)
             manager.stopping()
             running.cancel()

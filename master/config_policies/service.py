@@ -96,30 +96,27 @@ class ConfigPolicyService:
         self, workspace_id: int | None, workload: WorkloadType, new: PolicyText
     ) -> None:
         """Raises InvalidConfig for an invariant that breaks a constraint, of its own scope or of the other."""
-        for layers in await self._beside(workspace_id, workload, new):
-            if problems := list(Policies(workload, layers).problems()):
-                raise InvalidConfig(problems, what=WHAT)
-
-    async def _beside(
-        self, workspace_id: int | None, workload: WorkloadType, new: PolicyText
-    ) -> list[Sequence[ScopedPolicy]]:
-        """What would hold: in its workspace, or in each that has a policy of its own."""
+        others = await self._others(workspace_id, workload)
+        scope = THE_CLUSTER
         if workspace_id is not None:
-            name = await self._workspace(workspace_id)
+            scope = scope_name(await self._workspace(workspace_id))
+        mine = ScopedPolicy(scope, new.policy)
+        if problems := await in_parsing_thread(_problems, workload, mine, others):
+            raise InvalidConfig(problems, what=WHAT)
+
+    async def _others(self, workspace_id: int | None, workload: WorkloadType) -> list[PolicyRow]:
+        """What holds beside it: the cluster's, or those of all workspaces."""
+        if workspace_id is not None:
             cluster = await self._queries.row(None, workload)
-            over = [] if cluster is None else [scoped(PolicyRow(cluster, None))]
-            return [[ScopedPolicy(scope_name(name), new.policy), *over]]
-        mine = ScopedPolicy(THE_CLUSTER, new.policy)
+            return [] if cluster is None else [PolicyRow(cluster, None)]
         policy, workspace = tables.ConfigPolicy, tables.Workspace
-        rows = await self._store.read(
+        return await self._store.read(
             select(policy, workspace.name)
             .join(workspace, workspace.id == policy.workspace_id)
             .where(policy.workload == workload.value)
             .order_by(workspace.id),
             PolicyRow,
         )
-        under = [scoped(row) for row in rows]
-        return [[mine], *([one, mine] for one in under)]
 
     async def _workspace(self, workspace_id: int) -> str:
         name = await self._store.read_one(
@@ -128,3 +125,13 @@ class ConfigPolicyService:
         if name is None:
             raise NotFound("workspace", workspace_id)
         return name
+
+
+def _problems(workload: WorkloadType, mine: ScopedPolicy, others: Sequence[PolicyRow]) -> list[str]:
+    """Of the first combination that nobody could keep. Off the event loop: there may be thousands of workspaces."""
+    layers: list[list[ScopedPolicy]] = [[mine]]
+    for row in others:
+        pair = [scoped(row), mine] if row.workspace is not None else [mine, scoped(row)]
+        layers.append(pair)
+    found = (list(Policies(workload, one).problems()) for one in layers)
+    return next((problems for problems in found if problems), [])

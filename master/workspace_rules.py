@@ -26,6 +26,20 @@ class WorkspaceRules:
         """Raises InvalidArgument for a pool that is kept for other workspaces."""
         await self.pool_bindings.require_usable(pool, workspace_id)
 
+    async def require_experiment(
+        self,
+        workspace_id: int,
+        *,
+        slots: int,
+        priority: int | None,
+        weight: float,
+        max_slots: int | None,
+    ) -> None:
+        """Of one that was submitted before, and is to run now. Raises InvalidArgument."""
+        policies = await self.policies(workspace_id, WorkloadType.EXPERIMENT)
+        policies.require(slots=slots, max_slots=None, priority=None)
+        policies.require_order(priority=priority, weight=weight, max_slots=max_slots)
+
     async def require_change(self, change: JobChange, workspace_id: int, job: JobType) -> None:
         """Of a job that is in the queue. Raises InvalidArgument."""
         policies = await self.policies(workspace_id, WorkloadType.of(job))

@@ -25,6 +25,7 @@ from master.experiments.lifecycle.continuing import (
 from master.experiments.lifecycle.state import (
     ExperimentState,
     Phase,
+    RunSettings,
     TrialReports,
     TrialState,
     task_id_of,
@@ -66,7 +67,16 @@ class _Saved(NamedTuple):
 
 
 class Continuations:
-    def __init__(self, parts: LiveParts, roots: LiveRoots[LiveExperiment], *, check: Check) -> None:
+    def __init__(
+        self,
+        parts: LiveParts,
+        roots: LiveRoots[LiveExperiment],
+        *,
+        check: Check,
+        require: Callable[[int, RunSettings], Awaitable[None]],
+    ) -> None:
+        """`require`: that administrators let work with these settings run in a workspace."""
+        self._require = require
         self._parts = parts
         self._store = parts.store
         self._roots = roots
@@ -132,6 +142,7 @@ class Continuations:
         self, found: StoredExperiment, state: ExperimentState, changes: JsonMapping
     ) -> CheckedExperiment:
         if not changes:
+            await self._require(found.workspace_id, state.settings)
             warnings = self._parts.admission.check_pool(state.settings)
             return CheckedExperiment(
                 config=state.config,

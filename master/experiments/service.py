@@ -25,7 +25,13 @@ from master.core.visibility import Visibility
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
 from master.experiments.lifecycle import external, machine
-from master.experiments.lifecycle.state import ExperimentState, Phase, TrialState, already_ended
+from master.experiments.lifecycle.state import (
+    ExperimentState,
+    Phase,
+    RunSettings,
+    TrialState,
+    already_ended,
+)
 from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import last_checkpoints, rebuild_all
@@ -154,7 +160,9 @@ class ExperimentService:
         self.points = PointChooser(lambda: self.roots, sampler)
         self.row_changes = SerialQueue("experiment rows")
         """Changes of rows that a live experiment may hold or not: whoever makes one looks in its turn."""
-        self._continuations = Continuations(self._parts, self.roots, check=self._check_again)
+        self._continuations = Continuations(
+            self._parts, self.roots, check=self._check_again, require=self._require_again
+        )
         self.unmanaged = UnmanagedExperiments(
             self._parts,
             self.roots,
@@ -212,6 +220,11 @@ class ExperimentService:
         )
         await self._require_usable(checked, owner)
         return checked
+
+    async def _require_again(self, workspace_id: int, settings: RunSettings) -> None:
+        """Of one that goes on as it was."""
+        await self._require_rules(workspace_id, settings)
+        await self._rules.require_pool(settings.pool, workspace_id)
 
     async def _require_usable(self, checked: CheckedExperiment, owner: TaskOwner) -> None:
         await self._rules.require_pool(checked.settings.pool, owner.workspace_id)
@@ -297,13 +310,17 @@ class ExperimentService:
         """Raises InvalidArgument for one that a config policy has come to forbid since it was paused."""
         live = self.roots.get(experiment_id)
         if live is not None and live.state.phase is Phase.PAUSED:
-            policies = await self._rules.policies(live.workspace_id, WorkloadType.EXPERIMENT)
-            settings = live.state.settings
-            policies.require(slots=settings.slots_per_trial, max_slots=None, priority=None)
-            policies.require_order(
-                priority=settings.priority, weight=settings.weight, max_slots=settings.max_slots
-            )
+            await self._require_rules(live.workspace_id, live.state.settings)
         await self._apply(experiment_id, machine.activate, by, "activated")
+
+    async def _require_rules(self, workspace_id: int, settings: RunSettings) -> None:
+        await self._rules.require_experiment(
+            workspace_id,
+            slots=settings.slots_per_trial,
+            priority=settings.priority,
+            weight=settings.weight,
+            max_slots=settings.max_slots,
+        )
 
     async def pause(self, experiment_id: int, *, by: Actor) -> None:
         await self._apply(experiment_id, machine.pause, by, "paused")

@@ -206,3 +206,12 @@ async def test_tasks_have_policies_of_their_own(world: ApiWorld) -> None:
     path = f"/api/v1/commands/{launched['command']['id']}/set_priority"
     assert "priority [49] exceeds" in await world.refused(400, "POST", path, {"priority": 49})
     await world.create(EXPERIMENT.replace("RESOURCES", "priority: 1"))
+
+
+async def test_what_goes_on_again_is_within_the_bounds(world: ApiWorld) -> None:
+    experiment = await world.create(EXPERIMENT.replace("RESOURCES", "priority: 10, max_slots: 2"))
+    await world.ok("POST", f"/api/v1/experiments/{experiment}/kill")
+    await put(world, constraints={"priority_limit": 20})
+    body = {"id": experiment, "overrideConfig": ""}
+    path = "/api/v1/experiments/continue"
+    assert "priority [10] exceeds" in await world.refused(400, "POST", path, body)

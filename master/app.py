@@ -234,6 +234,7 @@ class Master:
         info = await cluster_info(self._store, self._folder, options.ids, options.config)
         await self._agent_users.load(self._store)
         plane = build(self._parts(lines, auth, info.cluster_id))
+        await plane.webhook_registry.load()
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         await start_roles(plane.roles, auth, security.authz)
@@ -281,6 +282,7 @@ class Master:
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
         group.create_task(plane.removals.run())
+        group.create_task(plane.deliveries.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
@@ -323,6 +325,8 @@ class Master:
                 defaults=(options.config.default_compute_pool, options.config.default_aux_pool),
             ),
             rules=plane.rules,
+            webhooks=plane.webhooks,
+            webhook_registry=plane.webhook_registry,
             workspaces=plane.workspaces,
             projects=plane.projects,
             models=plane.models,
@@ -447,6 +451,7 @@ class Master:
             ),
             agent_users=self._agent_users,
             authz=options.config.security.authz,
+            webhooks=options.config.webhooks,
         )
 
     def _provisioner(

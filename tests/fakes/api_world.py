@@ -464,6 +464,8 @@ async def _start(
         config_policies=ConfigPolicyService(store, clock),
         pool_bindings=PoolBindingService(store, plane.rules.pool_bindings, defaults=("default",)),
         rules=plane.rules,
+        webhooks=plane.webhooks,
+        webhook_registry=plane.webhook_registry,
         workspaces=plane.workspaces,
         projects=plane.projects,
         models=plane.models,

@@ -249,6 +249,7 @@ def build(parts: Parts) -> ControlPlane:
         agent_users=parts.agent_users,
         roles=roles,
         removal=removals.wake,
+        removed=workspace_removed,
     )
     return ControlPlane(
         parts=parts,

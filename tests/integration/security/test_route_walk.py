@@ -460,7 +460,11 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/trials/profiler/metrics": lambda there: {"batches": [profiled(there.trial)]},
     "POST /api/v1/runs/start": lambda there: {"runId": there.trial},
     "POST /api/v1/runs/{run_id}/metadata": lambda there: {"metadata": {"a": 1}},
-    "POST /api/v1/webhooks/custom": lambda there: {"trialId": there.trial, "title": "x"},
+    "POST /api/v1/webhooks/custom": lambda there: {
+        "experimentId": there.experiment,
+        "trialId": there.trial,
+        "data": {"title": "x"},
+    },
     f"POST {_ALLOCATION}/all_gather": lambda there: {"requestUuid": "r", "numPeers": 1},
     "POST /api/v1/task/logs": lambda there: {"logs": [{"taskId": there.run.task_id, "log": "x"}]},
     "POST /api/v1/job-queues": lambda there: {"updates": [{"jobId": there.job, "weight": 9.0}]},

@@ -240,7 +240,13 @@ class Master:
         await start_roles(plane.roles, auth, security.authz)
         join_tokens = self._join_tokens()
         await join_tokens.load()
-        watch = LogWatch(plane.experiments.live, self._logs, lines)
+        watch = LogWatch(
+            plane.experiments.live,
+            self._logs,
+            lines,
+            place_of=plane.tasks.place_of,
+            webhooks=plane.webhook_registry,
+        )
         shared = self._agent_pools(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
         leased = LeasedNodes(shared, may_go_elsewhere=lambda id_: router.refused(id_))

@@ -287,6 +287,7 @@ class WebhookEvent(SQLModel, table=True):
     __table_args__ = (
         Index("ix_webhook_event_next_try", "next_try", "id"),
         Index("ix_webhook_event_webhook_id", "webhook_id", "id"),
+        Index("ix_webhook_event_once", "once", unique=True),
     )
 
     id: Mapped[int] = Field(primary_key=True)
@@ -297,6 +298,8 @@ class WebhookEvent(SQLModel, table=True):
     condition: Mapped[JsonObject] = json_column()
     facts: Mapped[JsonObject] = json_column()
     """By the keys of the payload's `event_data`."""
+    once: Mapped[str | None] = Field(default=None)
+    """Of an event that is told once: its trigger and its task."""
     created_at: Mapped[datetime] = time_column(nullable=False)
     attempts: Mapped[int] = Field(default=0)
     last_result: Mapped[str] = Field(default="")

@@ -11,6 +11,7 @@ from master.core.webhooks.matching import Fired, state_changed, triggers_of
 from master.core.webhooks.types import (
     CustomFacts,
     ExperimentFacts,
+    LogFacts,
     Source,
     Trigger,
     TriggerType,
@@ -22,6 +23,7 @@ from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
+from windlass.base.errors import Conflict
 from windlass.base.ids import Ids
 
 _W, _T = tables.Webhook, tables.WebhookTrigger
@@ -82,7 +84,24 @@ class WebhookRegistry:
         facts = {"experiment": experiment.to_json(), "custom_data": custom.to_json()}
         return self._calls(fired, facts)
 
-    def _calls(self, fired: Iterable[Fired], facts: Mapping[str, Any]) -> UnitOfWork:
+    async def matched(
+        self, fired: Fired, line: LogFacts, experiment: ExperimentFacts | None
+    ) -> None:
+        """Commit the call that tells of a line, unless this task has called this trigger before."""
+        facts: dict[str, Any] = {"task_log": line.to_json()}
+        if experiment is not None:
+            facts["experiment"] = experiment.to_json()
+        calls = self._calls([fired], facts, once=f"{fired.trigger.id} {line.task_id}")
+        try:
+            await self._store.commit(calls)
+        except Conflict:
+            return
+        self.wake()
+
+    def _calls(
+        self, fired: Iterable[Fired], facts: Mapping[str, Any], once: str | None = None
+    ) -> UnitOfWork:
+        """`once`: the call is made only if none has this key."""
         unit, now = UnitOfWork(), self._clock.now()
         for webhook, trigger in fired:
             unit.insert(
@@ -93,6 +112,7 @@ class WebhookRegistry:
                     "event_id": self._ids.uuid(),
                     "type": trigger.type.value,
                     "condition": trigger.condition,
+                    "once": once,
                     "facts": dict(facts),
                     "created_at": now,
                     "attempts": 0,

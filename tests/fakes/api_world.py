@@ -415,7 +415,13 @@ async def _start(
     await start_roles(plane.roles, auth, config.security.authz)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
-    watch = LogWatch(plane.experiments.live, logs, lines)
+    watch = LogWatch(
+        plane.experiments.live,
+        logs,
+        lines,
+        place_of=plane.tasks.place_of,
+        webhooks=plane.webhook_registry,
+    )
     shared = AgentPools(
         events=allocations,
         agent_store=AgentsRepository(store),

@@ -72,6 +72,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlace:
+    """Where output comes from that is of no experiment."""
+
+    task_id: str
+    workspace_id: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentFacts:
     """Of an experiment, when an event happened."""
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from master.allocations.machine import AllocationState
+from master.core.webhooks.matching import Fired
+from master.core.webhooks.types import LogFacts
 from master.store import tables
 from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, api_world
 from tests.fakes.receiver import Receiver, receiver
+from tests.fakes.transports_world import until
 
 URL = "/api/v1/webhooks"
 STATE = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "PAUSED"}}
@@ -246,3 +250,64 @@ async def test_who_may(world: ApiWorld) -> None:
     assert said == "workspace '99' not found"
     await world.ok("DELETE", f"/api/v1/workspaces/{lab['workspace']['id']}", token=other)
     assert len((await world.ok("GET", URL))["webhooks"]) == 1
+
+
+def logs(regex: str) -> dict[str, Any]:
+    return {"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": regex}}
+
+
+async def says(world: ApiWorld, run: AllocationState, *lines: str) -> None:
+    """As an agent sends it; returns when it is stored."""
+    container = run.containers[0].container
+    agent = world.agents[container.agent_id]
+    agent.log(container.container_id, *lines)
+    await agent.until(lambda: not agent.unacked)
+
+
+async def test_a_line_that_matches_is_told_once_for_each_task(
+    world: ApiWorld, chat: Receiver
+) -> None:
+    await create(world, chat.url, triggers=[logs("CUDA.*error"), logs("nothing")])
+    await world.add_agent()
+    experiment = await world.create()
+    run = await world.run_of(experiment)
+    await says(world, run, "fine", '"log_policies": CUDA error', "CUDA: some error")
+    await says(world, run, "CUDA: another error")
+    await deliver(world)
+    (call,) = chat.received
+    sent = json.loads(call.body)
+    assert sent["event_type"] == "TASK_LOG"
+    assert sent["condition"] == {"regex": "CUDA.*error"}
+    assert sent["event_data"]["task_log"] == {
+        "task_id": run.task_id,
+        "node_name": run.containers[0].container.node,
+        "triggering_log": "CUDA: some error",
+    }
+    assert sent["event_data"]["experiment"]["trial_id"] == world.trial_id(experiment)
+
+
+async def test_what_a_master_before_has_told_is_not_told_again(world: ApiWorld) -> None:
+    await create(world, "http://127.0.0.1:9", triggers=[logs("error")])
+    (webhook,) = world.services.webhook_registry.all()
+    fired, line = Fired(webhook, webhook.triggers[0]), LogFacts(task_id="t", node="n", line="error")
+    for _ in range(2):
+        await world.services.webhook_registry.matched(fired, line, None)
+    assert len(await events(world)) == 1
+
+
+async def test_tasks_that_are_no_trials_are_listened_to(world: ApiWorld) -> None:
+    await create(world, "http://127.0.0.1:9", triggers=[logs("error")])
+    await world.add_agent()
+    body = {"config": {"entrypoint": ["true"], "resources": {"slots": 0}}}
+    task = (await world.ok("POST", "/api/v1/commands", body))["command"]["id"]
+    live = world.services.tasks.live(task)
+    assert live is not None
+    await until(
+        lambda: live.state.open_allocation is not None and live.state.open_allocation.containers
+    )
+    allocation = live.state.open_allocation
+    assert allocation is not None
+    await says(world, allocation, "an error")
+    (row,) = await events(world)
+    assert row.facts["task_log"]["task_id"] == task
+    assert "experiment" not in row.facts

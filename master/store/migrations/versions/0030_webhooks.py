@@ -52,6 +52,7 @@ def upgrade() -> None:
         sa.Column("type", sa.String(), nullable=False),
         sa.Column("condition", _JSON, nullable=False),
         sa.Column("facts", _JSON, nullable=False),
+        sa.Column("once", sa.String(), nullable=True),
         sa.Column("created_at", _TIME, nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("last_result", sa.String(), nullable=False),
@@ -62,5 +63,6 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_event")),
     )
+    op.create_index("ix_webhook_event_once", "webhook_event", ["once"], unique=True)
     op.create_index("ix_webhook_event_next_try", "webhook_event", ["next_try", "id"])
     op.create_index("ix_webhook_event_webhook_id", "webhook_event", ["webhook_id", "id"])

@@ -86,7 +86,7 @@ class WebhookService:
         self._registry = registry
         self._targets = targets
         self._call = caller
-        self._signing_key = signing_key
+        self.signing_key = signing_key
         self._queue = SerialQueue("webhooks")
 
     async def create(self, new: NewWebhook, *, by: Actor) -> int:
@@ -169,7 +169,7 @@ class WebhookService:
             is_test=True,
         )
         body = body_of(event, webhook.type)
-        answer = await self._call(webhook.url, body, headers(body, self._signing_key, now))
+        answer = await self._call(webhook.url, body, headers(body, self.signing_key, now))
         if not isinstance(answer, Answer):
             raise NotTaken(f"webhook {webhook_id}: {answer.why}")
         if answer.status >= 300:

@@ -39,6 +39,10 @@ class TestedWebhookReply(TypedDict):
     completed: bool
 
 
+class SigningKeyReply(TypedDict):
+    signingKey: str
+
+
 class DeliveryJson(TypedDict):
     eventId: str
     eventType: str

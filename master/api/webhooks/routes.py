@@ -10,7 +10,7 @@ from pydantic import Field
 
 from master.api import targets
 from master.api.access import Caller, Visible, require
-from master.api.permits import IN_BODY, VISIBLE, permit, webhook
+from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit, webhook
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text, Word
 from master.api.routing import ApiRoute
@@ -19,6 +19,7 @@ from master.api.values import time
 from master.api.webhooks.replies import (
     DeliveriesReply,
     DeliveryJson,
+    SigningKeyReply,
     TestedWebhookReply,
     WebhookJson,
     WebhookReply,
@@ -125,6 +126,13 @@ async def list_deliveries(
     """Calls that wait, and those of the last days, with what became of them."""
     rows = await deliveries(api.services.store, webhook_id, query.limit)
     return reply({"deliveries": [_delivery(row) for row in rows]})
+
+
+@router.get("/windlass/webhook-signing-key")
+@permit(Action.ADMINISTRATE_CLUSTER, CLUSTER)
+async def signing_key(api: TheApi) -> Reply[SigningKeyReply]:
+    """By which receivers know that a call is of this cluster."""
+    return reply({"signingKey": api.services.webhooks.signing_key})
 
 
 def _trigger(given: TriggerBody, number: int) -> NewTrigger:

@@ -18,7 +18,7 @@ from master.logs.rows import LogQuery
 from master.store import tables
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import SINGLE
-from tests.fakes.populated_world import (
+from tests.fakes.populated_world import WEBHOOK, (
     COMMAND,
     UNMANAGED,
     Populated,
@@ -197,6 +197,13 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/runs/{run_id}/metadata": READ,
     "POST /api/v1/runs/{run_id}/metadata": OWNED,
     "POST /api/v1/webhooks/custom": OWNED,
+    "GET /api/v1/webhooks": READ,
+    "POST /api/v1/webhooks": OWNED,
+    "PATCH /api/v1/webhooks/{webhook_id}": OWNED,
+    "DELETE /api/v1/webhooks/{webhook_id}": OWNED,
+    "POST /api/v1/webhooks/{webhook_id}/test": OWNED,
+    "GET /api/v1/windlass/webhooks/{webhook_id}/deliveries": OWNED,
+    "GET /api/v1/windlass/webhook-signing-key": ADMINS,
     "GET " + _ALLOCATION + "/signals/preemption": OWNED,
     "GET " + _ALLOCATION + "/resources/{resources_id}/rendezvous": OWNED,
     **{
@@ -460,6 +467,8 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/trials/profiler/metrics": lambda there: {"batches": [profiled(there.trial)]},
     "POST /api/v1/runs/start": lambda there: {"runId": there.trial},
     "POST /api/v1/runs/{run_id}/metadata": lambda there: {"metadata": {"a": 1}},
+    "POST /api/v1/webhooks": lambda there: {**WEBHOOK, "workspaceId": there.workspace},
+    "PATCH /api/v1/webhooks/{webhook_id}": lambda there: {"url": "http://127.0.0.1:9/stolen"},
     "POST /api/v1/webhooks/custom": lambda there: {
         "experimentId": there.experiment,
         "trialId": there.trial,

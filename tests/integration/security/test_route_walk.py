@@ -18,9 +18,10 @@ from master.logs.rows import LogQuery
 from master.store import tables
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import SINGLE
-from tests.fakes.populated_world import WEBHOOK, (
+from tests.fakes.populated_world import (
     COMMAND,
     UNMANAGED,
+    WEBHOOK,
     Populated,
     populated_world,
     routes,

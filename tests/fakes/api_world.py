@@ -15,7 +15,7 @@ import httpx2
 from argon2 import PasswordHasher
 from sqlalchemy import select
 
-from agent_bootstrap.protocol import Channel
+from agent_bootstrap.protocol import Channel, ChannelClosed
 from agent_bootstrap.scripts.boot_files import BootSettings
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.machine import AllocationPhase, AllocationState
@@ -194,7 +194,11 @@ class ApiWorld:
             serving = self.services.gateway.serve(
                 master_end, pool="default", token=TOKEN, credential=credential, peer="10.0.0.1"
             )
-            self.tasks.create_task(serving)
+            try:
+                self.tasks.create_task(serving)
+            except RuntimeError:  # the world ends
+                serving.close()
+                raise ChannelClosed("no master") from None
             return agent_end
 
         agent = FakeAgent(agent_id=agent_id, dial=dial, clock=self.clock, **options)

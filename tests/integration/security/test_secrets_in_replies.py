@@ -149,6 +149,8 @@ async def test_what_is_the_masters_is_a_reference_even_for_the_owner(there: Popu
         f"/api/v1/checkpoints/{there.checkpoint}",
         f"/api/v1/experiments/{there.experiment}/checkpoints",
         f"/api/v1/trials/{there.trial}/checkpoints",
+        f"/api/v1/models/{there.ids()['model_name']}/versions",
+        f"/api/v1/models/{there.ids()['model_name']}/versions/1",
     }
     assert {kind for kinds in opens.values() for kind in kinds} == {"-secret"}
     config = json.loads(found[f"/api/v1/experiments/{there.experiment}"])["config"]

@@ -234,12 +234,19 @@ class Master:
         info = await cluster_info(self._store, self._folder, options.ids, options.config)
         await self._agent_users.load(self._store)
         plane = build(self._parts(lines, auth, info.cluster_id))
+        await plane.webhook_registry.load()
         allocations = plane.allocations
         auth.register_allocation_tokens(allocations)
         await start_roles(plane.roles, auth, security.authz)
         join_tokens = self._join_tokens()
         await join_tokens.load()
-        watch = LogWatch(plane.experiments.live, self._logs, lines)
+        watch = LogWatch(
+            plane.experiments.live,
+            self._logs,
+            lines,
+            place_of=plane.tasks.place_of,
+            webhooks=plane.webhook_registry,
+        )
         shared = self._agent_pools(allocations, info, epoch, self._with_jobs(join_tokens), watch)
         self._batch_site = BatchSite.of(options.config.pools(), info.cluster_id, options.clock)
         leased = LeasedNodes(shared, may_go_elsewhere=lambda id_: router.refused(id_))
@@ -281,6 +288,7 @@ class Master:
             group.create_task(Loop(name, tick, interval_s=TICK_S).run())
         group.create_task(plane.collector.run())
         group.create_task(plane.removals.run())
+        group.create_task(plane.deliveries.run())
         group.create_task(
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
@@ -323,6 +331,8 @@ class Master:
                 defaults=(options.config.default_compute_pool, options.config.default_aux_pool),
             ),
             rules=plane.rules,
+            webhooks=plane.webhooks,
+            webhook_registry=plane.webhook_registry,
             workspaces=plane.workspaces,
             projects=plane.projects,
             models=plane.models,
@@ -447,6 +457,7 @@ class Master:
             ),
             agent_users=self._agent_users,
             authz=options.config.security.authz,
+            webhooks=options.config.webhooks,
         )
 
     def _provisioner(

@@ -55,6 +55,8 @@ from master.api.users import open_sessions, session
 from master.api.users import routes as users
 from master.api.users import settings as user_settings
 from master.api.users import tokens as access_tokens
+from master.api.webhooks import alerts as webhook_alerts
+from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import external_searches
@@ -120,6 +122,8 @@ ROUTES: Sequence[BaseRoute] = (
     *config_policies.router.routes,
     *pool_bindings.router.routes,
     *models.router.routes,
+    *webhooks.router.routes,
+    *webhook_alerts.router.routes,
     *model_versions.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,

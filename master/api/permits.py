@@ -170,6 +170,13 @@ def model_version(name: str, number: str) -> PermitScope:
     return PermitScope(f"version {{{number}}} of model {{{name}}}", find)
 
 
+def webhook(parameter: str) -> PermitScope:
+    async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
+        return await targets.webhook_target(api, _row_id(path, parameter))
+
+    return PermitScope(f"webhook {{{parameter}}}", find)
+
+
 def workspace(parameter: str) -> PermitScope:
     async def find(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
         return await targets.workspace_target(api, _row_id(path, parameter))

@@ -57,6 +57,8 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.templates.queries import TemplateQueries
 from master.templates.service import TemplateService
+from master.webhooks.registry import WebhookRegistry
+from master.webhooks.service import WebhookService
 from master.workspace_rules import WorkspaceRules
 from master.workspaces.projects import ProjectService
 from master.workspaces.queries import WorkspaceQueries
@@ -206,6 +208,8 @@ class Services:
     config_policies: ConfigPolicyService
     pool_bindings: PoolBindingService
     rules: WorkspaceRules
+    webhooks: WebhookService
+    webhook_registry: WebhookRegistry
     workspaces: WorkspaceService
     projects: ProjectService
     models: ModelService

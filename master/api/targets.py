@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from master.api.access import require
 from master.api.services import ApiContext
-from master.auth.actions import ANYWHERE, Action, Target
+from master.auth.actions import ANYWHERE, CLUSTER, Action, Target
 from master.auth.permissions import allowed, visibility
 from master.auth.principal import Principal
 from master.core.expconf.templates import Template
@@ -134,6 +134,18 @@ async def version_target(api: ApiContext, identifier: str, number: int, by: Prin
 
 def of_model(row: tables.Model) -> Target:
     return Target(kind="model", id=row.name, owner_id=row.owner_id, workspace_id=row.workspace_id)
+
+
+async def webhook_target(api: ApiContext, webhook_id: int) -> Target:
+    """Who may change it is said by its scope."""
+    found = api.services.webhooks.webhook(webhook_id)
+    scope = await webhook_scope(api, found.workspace_id)
+    return replace(scope, kind="webhook", id=webhook_id)
+
+
+async def webhook_scope(api: ApiContext, workspace_id: int | None) -> Target:
+    """None: the cluster. Raises NotFound."""
+    return CLUSTER if workspace_id is None else await workspace_target(api, workspace_id)
 
 
 async def workspace_target(api: ApiContext, workspace_id: int) -> Target:

@@ -69,6 +69,8 @@ class Action(StrEnum):
     VIEW_WORKSPACE_POLICIES = "view workspace config policies"
     UPDATE_GLOBAL_POLICIES = "modify global config policies"
     UPDATE_WORKSPACE_POLICIES = "modify workspace config policies"
+    VIEW_WEBHOOKS = "view webhooks"
+    EDIT_WEBHOOKS = "edit webhooks"
     BIND_POOLS = "bind resource pools to workspaces"
     VIEW_MODELS = "view models"
     CREATE_MODEL = "create model"

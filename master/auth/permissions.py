@@ -93,6 +93,8 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_WORKSPACE_POLICIES: _READ,
     Action.UPDATE_GLOBAL_POLICIES: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.UPDATE_WORKSPACE_POLICIES: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.VIEW_WEBHOOKS: _READ,
+    Action.EDIT_WEBHOOKS: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.BIND_POOLS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_MODELS: _READ,
     Action.CREATE_MODEL: PermissionRule(Users.ALL, Tasks.NONE),

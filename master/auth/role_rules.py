@@ -88,6 +88,8 @@ NEEDS: Mapping[Action, Need] = {
     Action.VIEW_WORKSPACE_POLICIES: _sees(P.VIEW_WORKSPACE_CONFIG_POLICIES),
     Action.UPDATE_GLOBAL_POLICIES: Need(P.MODIFY_GLOBAL_CONFIG_POLICIES),
     Action.UPDATE_WORKSPACE_POLICIES: Need(P.MODIFY_WORKSPACE_CONFIG_POLICIES, P.VIEW_WORKSPACE),
+    Action.VIEW_WEBHOOKS: _sees(P.VIEW_WEBHOOKS),
+    Action.EDIT_WEBHOOKS: Need(P.EDIT_WEBHOOKS, P.VIEW_WEBHOOKS),
     Action.BIND_POOLS: Need(P.MODIFY_RP_WORKSPACE_BINDINGS),
     Action.VIEW_MODELS: _sees(P.VIEW_MODEL_REGISTRY),
     Action.CREATE_MODEL: Need(P.CREATE_MODEL_REGISTRY, P.VIEW_WORKSPACE),
@@ -126,6 +128,7 @@ _SEEN_BY: Mapping[str, P] = {
     "project": P.VIEW_PROJECT,
     "template": P.VIEW_TEMPLATES,
     "model": P.VIEW_MODEL_REGISTRY,
+    "webhook": P.VIEW_WEBHOOKS,
     "job": _EXPERIMENT,
     **dict.fromkeys(("command", "notebook", "shell", "tensorboard", "generic"), _TASK),
 }

@@ -122,7 +122,7 @@ class MasterConfig(Section):
     """Other systems of the site."""
     observability: Observability = Observability()
     """What monitoring reads."""
-    webhooks: Annotated[MasterWebhooks, NoEffect("there are no webhooks yet")] = MasterWebhooks()
+    webhooks: MasterWebhooks = MasterWebhooks()
     """Calls to other systems when experiments change."""
     telemetry: Annotated[Telemetry, NoEffect("nothing is ever reported to anybody")] = Telemetry()
     """Reports about use, and traces."""

@@ -139,7 +139,9 @@ class MasterWebhooks(Section):
     base_url: str = ""
     """Where links in messages lead."""
     signing_key: OptionalSecret = None
-    """Signs what is sent. None: drawn anew at each start."""
+    """Signs what is sent. None: a key of the cluster's own, which `det webhook signing-key` prints."""
+    allowed_targets: Items[str] = ()
+    """Names of hosts, and networks such as 10.0.0.0/8, that alone may be called. Empty: all but local addresses."""
 
 
 class Telemetry(Section):

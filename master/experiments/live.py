@@ -30,12 +30,14 @@ from master.experiments.lifecycle.step_builder import Env, ExperimentStep
 from master.experiments.reports.log_policies import LogPolicySearch
 from master.experiments.submission.admission import Admission, search_of
 from master.experiments.task_spec import TaskSpecs
+from master.experiments.webhooks import webhook_facts, webhook_source
 from master.jobs.ports import JobFacts
 from master.roots.root import AllocationChange, Root, Transition
 from master.roots.task_messages import TaskMessages
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.webhooks.registry import WebhookRegistry
 from rm_backends.base import AllocationRequest, JobOrder, LaunchSpec
 from windlass.base.clock import Clock
 
@@ -104,6 +106,8 @@ class LiveParts:
     """Called after the end of each is committed."""
     awaits_points: Callable[[], None] = lambda: None
     """Called when trials wait for a sampler."""
+    webhooks: WebhookRegistry | None = None
+    """Those that are called when an experiment changes."""
 
 
 class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
@@ -137,6 +141,7 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
         self.trials = TrialIndex(state.trials.values())
         self._deadlines = Deadlines(state.trials.values())
         self.subscribe(self._note_trials)
+        self.subscribe(self._wake_webhooks)
         self.subscribe(TaskMessages(parts.task_log, self).committed)
         self.subscribe(TrialErrors(parts.task_log).committed)
         self.subscribe(self._hints.committed)
@@ -181,7 +186,14 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
     def rows(
         self, transitions: Sequence[Transition[ExperimentState, ExperimentStep]]
     ) -> UnitOfWork:
-        return changes(transitions)
+        uow = changes(transitions)
+        if (webhooks := self._parts.webhooks) is not None:
+            for transition in transitions:
+                old, new = transition.before, transition.step.state
+                if old is not None and old.phase is not new.phase:
+                    source = webhook_source(new.config, self.workspace_id)
+                    uow.extend(webhooks.state_changed(source, webhook_facts(new)))
+        return uow
 
     def changed_allocations(
         self, transition: Transition[ExperimentState, ExperimentStep]
@@ -210,6 +222,15 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
             ticked = unmanaged.fell_silent if self.state.unmanaged else machine.clock_ticked
             await self.apply(partial(ticked, due=due))
             self._deadlines.done(due)
+
+    def _wake_webhooks(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
+        old, webhooks = transition.before, self._parts.webhooks
+        if (
+            webhooks is not None
+            and old is not None
+            and old.phase is not transition.step.state.phase
+        ):
+            webhooks.wake()
 
     def _note_trials(self, transition: Transition[ExperimentState, ExperimentStep]) -> None:
         for change in transition.step.trials:

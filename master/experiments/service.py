@@ -22,6 +22,7 @@ from master.core.reasons import Reason
 from master.core.searcher.search import Search
 from master.core.searcher.types import TrialAdded
 from master.core.visibility import Visibility
+from master.core.webhooks.types import CustomFacts
 from master.experiments import waiting
 from master.experiments.continuation import Continuations
 from master.experiments.lifecycle import external, machine
@@ -44,6 +45,7 @@ from master.experiments.submission.storage_checks import StorageChecks
 from master.experiments.submission.warm_start import WarmStart
 from master.experiments.task_spec import TaskSpecs
 from master.experiments.unmanaged import UnmanagedExperiments, managed_only
+from master.experiments.webhooks import webhook_facts, webhook_source
 from master.jobs.ports import Unqueued
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
@@ -54,6 +56,7 @@ from master.store.contexts import Listing, listing, store_context
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.webhooks.registry import WebhookRegistry
 from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationRequest, RestoreRecord
 from windlass.base.clock import Clock
@@ -125,6 +128,7 @@ class ExperimentService:
         ids: Ids,
         sampler: Sampler,
         rules: WorkspaceRules,
+        webhooks: WebhookRegistry,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         """`ended` is called when an experiment has ended."""
@@ -134,6 +138,7 @@ class ExperimentService:
         self._clock = clock
         self._ids = ids
         self._rules = rules
+        self._webhooks = webhooks
         self._admission = Admission(
             policy=policy,
             cluster=specs.cluster,
@@ -155,6 +160,7 @@ class ExperimentService:
             max_lost_runs=policy.max_lost_runs,
             ended=ended,
             awaits_points=lambda: self.points.wake(),
+            webhooks=webhooks,
         )
         self.roots = LiveExperiments(allocations=allocations, clock=clock)
         self.points = PointChooser(lambda: self.roots, sampler)
@@ -350,6 +356,17 @@ class ExperimentService:
         """See `external.close_search`."""
         live = await self._live(experiment_id)
         await live.apply_to_all(external.close_search, by=by)
+
+    async def alert(self, experiment_id: int, trial_id: int | None, said: CustomFacts) -> None:
+        """Call the webhooks that it names. Nobody listens to one that is over."""
+        live = self.roots.get(experiment_id)
+        if live is None:
+            return
+        source = webhook_source(live.config, live.workspace_id)
+        calls = self._webhooks.alert(source, webhook_facts(live.state, trial_id), said)
+        if calls.operations:
+            await self._store.commit(calls)
+            self._webhooks.wake()
 
     async def _apply_to_trial(self, trial_id: int, step: TrialStep, by: Actor) -> None:
         live = self.roots.of_trial(trial_id)

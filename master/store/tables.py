@@ -259,6 +259,56 @@ class ConfigPolicy(SQLModel, table=True):
     changed_at: Mapped[datetime] = time_column(nullable=False)
 
 
+class Webhook(SQLModel, table=True):
+    id: Mapped[int] = Field(primary_key=True)
+    name: Mapped[str]
+    url: Mapped[str]
+    type: Mapped[str]
+    mode: Mapped[str]
+    workspace_id: Mapped[int | None] = Field(default=None, foreign_key="workspace.id", index=True)
+    """None: the whole cluster's."""
+    owner_id: Mapped[int] = Field(foreign_key="user.id")
+    created_at: Mapped[datetime] = time_column(nullable=False)
+
+
+class WebhookTrigger(SQLModel, table=True):
+    __tablename__ = "webhook_trigger"  # pyright: ignore
+
+    id: Mapped[int] = Field(primary_key=True)
+    webhook_id: Mapped[int] = Field(foreign_key="webhook.id", index=True)
+    type: Mapped[str]
+    condition: Mapped[JsonObject] = json_column()
+
+
+class WebhookEvent(SQLModel, table=True):
+    """One call that is to be made, or was. Written together with what it tells of."""
+
+    __tablename__ = "webhook_event"  # pyright: ignore
+    __table_args__ = (
+        Index("ix_webhook_event_next_try", "next_try", "id"),
+        Index("ix_webhook_event_webhook_id", "webhook_id", "id"),
+        Index("ix_webhook_event_once", "once", unique=True),
+    )
+
+    id: Mapped[int] = Field(primary_key=True)
+    webhook_id: Mapped[int] = Field(foreign_key="webhook.id")
+    event_id: Mapped[str]
+    """Shown to the receiver, the same in every attempt."""
+    type: Mapped[str]
+    condition: Mapped[JsonObject] = json_column()
+    facts: Mapped[JsonObject] = json_column()
+    """By the keys of the payload's `event_data`."""
+    once: Mapped[str | None] = Field(default=None)
+    """Of an event that is told once: its trigger and its task."""
+    created_at: Mapped[datetime] = time_column(nullable=False)
+    attempts: Mapped[int] = Field(default=0)
+    last_result: Mapped[str] = Field(default="")
+    """In words."""
+    next_try: Mapped[datetime | None] = time_column()
+    """None: it is over."""
+    delivered_at: Mapped[datetime | None] = time_column()
+
+
 class Model(SQLModel, table=True):
     """Of the model registry."""
 

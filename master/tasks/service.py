@@ -27,6 +27,7 @@ from master.core.expconf.templates import Template, naming, task_over_template
 from master.core.jobs import JobType, SetPriority
 from master.core.reasons import Reason
 from master.core.visibility import EVERYTHING
+from master.core.webhooks.types import TaskPlace
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.store.blobs import BlobStore
@@ -294,6 +295,21 @@ class InteractiveService:
     def live(self, task_id: str) -> LiveTask | None:
         """The live root, None when the task is over or unknown."""
         return self.roots.get(task_id)
+
+    def place_of(self, allocation_id: str, container_id: str) -> TaskPlace | None:
+        """Where the output of one of its containers comes from. None for what is over, and for a trial."""
+        live = self.roots.get(allocation_id.rpartition(".")[0])
+        allocation = None if live is None else live.allocation(allocation_id)
+        if live is None or allocation is None:
+            return None
+        for state in allocation.containers:
+            if state.container.container_id == container_id:
+                return TaskPlace(
+                    task_id=live.state.id,
+                    workspace_id=live.state.workspace_id,
+                    node=state.container.node,
+                )
+        return None
 
     def opens(self, token: str, task_id: str) -> bool:
         """Whether it is the token of this task's own service, and the task is alive."""

@@ -25,7 +25,7 @@ from master.checkpoints.places import CheckpointPlaces
 from master.checkpoints.planning import Planner
 from master.checkpoints.service import CheckpointService
 from master.checkpoints.workers import Deleter, WorkerProcesses
-from master.config.sections import Authz, Ssh
+from master.config.sections import Authz, MasterWebhooks, Ssh
 from master.core.roles.catalogue import Role
 from master.core.roles.permissions import Permission
 from master.experiments.metadata import ExperimentMetadata
@@ -43,6 +43,11 @@ from master.tasks.generic import GenericTasks
 from master.tasks.launch_specs import LaunchSpecs
 from master.tasks.service import InteractiveService
 from master.tasks.service_tokens import ServiceTokens
+from master.webhooks.client import Caller, HttpCaller
+from master.webhooks.deliveries import Deliveries
+from master.webhooks.registry import WebhookRegistry
+from master.webhooks.service import WebhookService, derived_key
+from master.webhooks.targets import Targets
 from master.workspace_rules import WorkspaceRules
 from master.workspaces.agent_users import AgentUsers
 from master.workspaces.deletion import Removals
@@ -78,6 +83,9 @@ class Parts:
     agent_users: AgentUsers = field(default_factory=AgentUsers)
     """Those that `cluster_tasks` asks."""
     authz: Authz = field(default_factory=Authz)
+    webhooks: MasterWebhooks = field(default_factory=MasterWebhooks)
+    call_webhook: Caller | None = None
+    """None: by HTTP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,9 @@ class ControlPlane:
     """Has roots of its own, which are kept to their deadlines as the others are."""
     places: CheckpointPlaces
     rules: WorkspaceRules
+    webhooks: WebhookService
+    webhook_registry: WebhookRegistry
+    deliveries: Deliveries
 
     async def restore(self) -> Sequence[RestoreRecord]:
         """Rebuild the live roots from the store; what the resource manager must know of them."""
@@ -167,6 +178,7 @@ def build(parts: Parts) -> ControlPlane:
         rows=rows,
         cluster_id=parts.cluster_id,
     )
+    registry = WebhookRegistry(parts.store, parts.clock, parts.ids)
     rules = WorkspaceRules(parts.store, lambda: parts.policy.defaults)
     experiments = ExperimentService(
         store=parts.store,
@@ -179,6 +191,7 @@ def build(parts: Parts) -> ControlPlane:
         ids=parts.ids,
         sampler=parts.sampler,
         rules=rules,
+        webhooks=registry,
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
@@ -207,12 +220,28 @@ def build(parts: Parts) -> ControlPlane:
         wake=collector.wake,
     )
     roles = role_service(parts.store, parts.authz)
+    targets = Targets(parts.webhooks.allowed_targets)
+    caller = parts.call_webhook or HttpCaller(targets)
+    signing_key = parts.webhooks.signing_key or derived_key(parts.secret)
+    deliveries = Deliveries(
+        parts.store,
+        parts.clock,
+        caller,
+        signing_key=signing_key,
+        base_url=parts.webhooks.base_url,
+    )
+    registry.wake = deliveries.wake
+
+    def workspace_removed(workspace_id: int) -> None:
+        roles.forget_workspace(workspace_id)
+        registry.forget_workspace(workspace_id)
+
     removals = Removals(
         parts.store,
         experiments=checkpoints,
         tasks=tasks,
         remove_tasks=rows.remove_tasks,
-        removed=roles.forget_workspace,
+        removed=workspace_removed,
     )
     workspaces = WorkspaceService(
         parts.store,
@@ -220,6 +249,7 @@ def build(parts: Parts) -> ControlPlane:
         agent_users=parts.agent_users,
         roles=roles,
         removal=removals.wake,
+        removed=workspace_removed,
     )
     return ControlPlane(
         parts=parts,
@@ -254,6 +284,17 @@ def build(parts: Parts) -> ControlPlane:
         on_agents=on_agents,
         places=places,
         rules=rules,
+        webhooks=WebhookService(
+            parts.store,
+            parts.clock,
+            parts.ids,
+            registry=registry,
+            targets=targets,
+            caller=caller,
+            signing_key=signing_key,
+        ),
+        webhook_registry=registry,
+        deliveries=deliveries,
     )
 
 

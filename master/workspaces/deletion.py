@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from master.core.actor import Actor
 from master.store import tables
@@ -76,6 +76,10 @@ def empty_workspace(workspace_id: int) -> UnitOfWork:
     unit.delete(tables.Template, {"workspace_id": workspace_id})
     unit.delete(tables.ConfigPolicy, {"workspace_id": workspace_id})
     unit.delete(tables.PoolBinding, {"workspace_id": workspace_id})
+    webhooks = select(tables.Webhook.id).where(tables.Webhook.workspace_id == workspace_id)
+    for table in (tables.WebhookEvent, tables.WebhookTrigger):
+        unit.execute(delete(table).where(table.webhook_id.in_(webhooks)))
+    unit.delete(tables.Webhook, {"workspace_id": workspace_id})
     unit.delete(tables.WorkspacePin, {"workspace_id": workspace_id})
     unit.delete(tables.RoleAssignment, {"workspace_id": workspace_id})
     unit.delete(tables.Workspace, {"id": workspace_id})

@@ -47,13 +47,15 @@ class WorkspaceService:
         agent_users: AgentUsers,
         roles: RoleService,
         removal: Callable[[], None],
+        removed: Callable[[int], None],
     ) -> None:
-        """`removal`: something is to be deleted."""
+        """`removal`: something is to be deleted. `removed`: a workspace is gone."""
         self.queue = SerialQueue("workspaces")
         self._store = store
         self._clock = clock
         self._agent_users = agent_users
         self._roles = roles
+        self._removed = removed
         self._removal = removal
 
     async def create(
@@ -176,7 +178,7 @@ class WorkspaceService:
                 unit.update(tables.Workspace, {"id": workspace_id}, DELETING, expect=1)
             await self._store.commit(unit)
             if empty:
-                self._roles.forget_workspace(workspace_id)
+                self._removed(workspace_id)
             log.info("workspace to be deleted", workspace=workspace_id, by=str(by))
             self._removal()
             return empty

@@ -344,18 +344,17 @@ LEFT_OUT = [
 VERBS = ("Activate", "Archive", "Cancel", "Kill", "Pause", "Unarchive")
 # Functions of the client's bindings whose calls are answered by the sentence of a 501.
 MISSING_CALLS = """
-delete_DeleteWebhook
 get_GetKubernetesResourceManagers
 get_GetKubernetesResourceQuotas
-get_GetWebhooks
 get_GetWorkspacesWithDefaultNamespaceBindings
-patch_PatchWebhook
 post_BulkAutoCreateWorkspaceNamespaceBindings
-post_PostWebhook
-post_TestWebhook
 """
 # Those that are refused with what the walk gives them, and the words that say why. All others succeed.
 REFUSED_CALLS = """
+webhook '1' not found | delete_DeleteWebhook
+webhook '1' not found | patch_PatchWebhook
+webhook '1' not found | post_TestWebhook
+valid url required | post_PostWebhook
 name at least one workspace | delete_UnbindRPFromWorkspace
 is a default pool | post_BindRPToWorkspace
 is a default pool | put_OverwriteRPWorkspaceBindings

@@ -70,6 +70,7 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
     body = {"checkpointUuid": "checkpoint-2"}
     for name in ("seeing", "hearing"):
         await world.ok("POST", f"/api/v1/models/{name}/versions", body)
+    webhooks = [await _webhook(world, name) for name in ("first", "second")]
     lab = (await world.ok("POST", "/api/v1/workspaces", {"name": "lab"}))["workspace"]["id"]
     url = f"/api/v1/workspaces/{lab}/projects"
     vision = (await world.ok("POST", url, {"name": "vision"}))["project"]["id"]
@@ -111,6 +112,7 @@ async def populate(world: ApiWorld, storage: Path) -> Known:
         "workspace": [1, lab],
         "projectKey": ["UNCAT", "VISIO"],
         "label": ["first", "second"],
+        "webhook": webhooks,
         "pool": ["default"],
         "run": [1],
         "group": ["training", "validation"],
@@ -130,6 +132,14 @@ async def _group(world: ApiWorld, name: str, users: list[int]) -> int:
     held = {"groupRoleAssignments": [{"groupId": id_, "roleAssignment": one}]}
     await world.ok("POST", "/api/v1/roles/add-assignments", held)
     return id_
+
+
+async def _webhook(world: ApiWorld, name: str) -> int:
+    """No machine is there."""
+    state = {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "ERROR"}}
+    body = {"name": name, "url": "https://255.255.255.255/", "triggers": [state]}
+    made = await world.ok("POST", "/api/v1/webhooks", {**body, "webhookType": "WEBHOOK_TYPE_SLACK"})
+    return int(made["webhook"]["id"])
 
 
 async def _user(world: ApiWorld, name: str) -> int:

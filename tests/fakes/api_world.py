@@ -53,6 +53,7 @@ from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from master.templates.service import TemplateService
+from master.webhooks.deliveries import Deliveries
 from master.wiring.control_plane import Parts, build, start_roles
 from master.workspaces.deletion import Removals
 from master.workspaces.first import first_rows
@@ -120,7 +121,8 @@ class ApiWorld:
     tasks: asyncio.TaskGroup
     client: httpx2.AsyncClient
     removals: Removals
-    """Does nothing but what `step` is called for."""
+    """Does nothing but what `step` is called for, as the next."""
+    deliveries: Deliveries
     agents: dict[str, FakeAgent] = field(default_factory=dict)
     token: str = ""
     _declared: DeclaredReplies | None = None
@@ -408,6 +410,7 @@ async def _start(
             deleter=InlineDeleter(),
             sampler=sampler,
             authz=config.security.authz,
+            webhooks=config.webhooks,
         )
     )
     tasks.create_task(plane.experiments.points.run())
@@ -416,7 +419,13 @@ async def _start(
     await start_roles(plane.roles, auth, config.security.authz)
     join_tokens = IssuedTokens(store, clock, ids, others=OneToken(), pools=("default",))
     await join_tokens.load()
-    watch = LogWatch(plane.experiments.live, logs, lines)
+    watch = LogWatch(
+        plane.experiments.live,
+        logs,
+        lines,
+        place_of=plane.tasks.place_of,
+        webhooks=plane.webhook_registry,
+    )
     shared = AgentPools(
         events=allocations,
         agent_store=AgentsRepository(store),
@@ -468,6 +477,8 @@ async def _start(
         config_policies=ConfigPolicyService(store, clock),
         pool_bindings=PoolBindingService(store, plane.rules.pool_bindings, defaults=("default",)),
         rules=plane.rules,
+        webhooks=plane.webhooks,
+        webhook_registry=plane.webhook_registry,
         workspaces=plane.workspaces,
         projects=plane.projects,
         models=plane.models,
@@ -510,7 +521,9 @@ async def _start(
     client = httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), base_url="http://master", timeout=30
     )
-    return ApiWorld(app, services, clock, plane.mint, tasks, client, plane.removals)
+    return ApiWorld(
+        app, services, clock, plane.mint, tasks, client, plane.removals, plane.deliveries
+    )
 
 
 def file(path: str, content: bytes = b"", *, mode: int = 0o100644) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class Populated:
     workspace: int = 0
     project: int = 0
     """Of the experiment; in that workspace."""
+    webhook: int = 0
+    """Of that workspace."""
     access_token: int = 0
     session: int = 0
     """Another one than that of the token."""
@@ -95,6 +97,7 @@ class Populated:
             "word": "jupyter-lab",
             "rest": "p/ignored",
             "version": "none",
+            "webhook_id": self.webhook,
             "resource_pool_name": "default",
             "workload_type": "EXPERIMENT",
             "folder": "none",
@@ -154,6 +157,17 @@ def routes(*methods: str) -> list[tuple[str, APIRoute]]:
     ]
 
 
+WEBHOOK = {
+    "name": "mine",
+    "url": "http://127.0.0.1:9/",
+    "webhookType": "WEBHOOK_TYPE_DEFAULT",
+    "triggers": [
+        {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "ERROR"}}
+    ],
+}
+"""Nobody listens there."""
+
+
 @asynccontextmanager
 async def populated_world(
     tmp_path: Path,
@@ -163,7 +177,8 @@ async def populated_world(
     files: Sequence[dict[str, Any]] = (),
     **options: Any,
 ) -> AsyncIterator[Populated]:
-    async with api_world(tmp_path, **options) as world:
+    settings = {"webhooks.allowed_targets": ["127.0.0.1"], **options.pop("settings", {})}
+    async with api_world(tmp_path, settings=settings, **options) as world:
         admin = await world.login("admin")
         other = {"user": {"username": "other", "active": True}, "password": PASSWORD}
         await world.ok("POST", "/api/v1/users", {**other, "isHashed": False})
@@ -179,6 +194,8 @@ async def populated_world(
         body = {"name": "mine", "key": "note"}
         made = await world.ok("POST", f"/api/v1/workspaces/{workspace}/projects", body)
         project = made["project"]["id"]
+        made = await world.ok("POST", "/api/v1/webhooks", {**WEBHOOK, "workspaceId": workspace})
+        webhook = made["webhook"]["id"]
         experiment = await world.create(
             config,
             projectId=project,
@@ -230,6 +247,7 @@ async def populated_world(
             job=live.state.job_id,
             workspace=workspace,
             project=project,
+            webhook=webhook,
             unmanaged=unmanaged,
             access_token=access_token["tokenId"],
             session=sessions["sessions"][0]["id"],

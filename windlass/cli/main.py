@@ -50,6 +50,7 @@ class DetGroup(RootGroup):
         "rbac": LazyGroup("cluster.rbac", "Give and take roles; show who holds them."),
         "user": LazyGroup("cluster.user", "Log in and out; manage users.", "u"),
         "user-group": LazyGroup("cluster.user_group", "Manage groups of users."),
+        "webhook": LazyGroup("cluster.webhook", "Call other systems when experiments change."),
         "workspace": LazyGroup("cluster.workspace", "Manage workspaces.", "w"),
     }
 

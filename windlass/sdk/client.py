@@ -16,6 +16,7 @@ from windlass.sdk.pool_bindings import PoolBindings
 from windlass.sdk.roles import Groups, Roles
 from windlass.sdk.templates import Templates
 from windlass.sdk.users import AccessTokens, Users
+from windlass.sdk.webhooks import Webhooks
 from windlass.sdk.wire import Json, hash_password
 from windlass.sdk.workspaces import Projects, Workspaces
 
@@ -469,6 +470,10 @@ class Client:
     def models(self) -> Models:
         """The model registry."""
         return Models(self.session, self.pages)
+
+    def webhooks(self) -> Webhooks:
+        """Calls of other systems."""
+        return Webhooks(self.session)
 
     def workspaces(self) -> list[Json]:
         return list(self.pages("/api/v1/workspaces", "workspaces", {}))

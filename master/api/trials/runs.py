@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.permits import IN_BODY, VISIBLE, permit, trial
-from master.api.replies import Empty, Reply, reply
-from master.api.request_models import Body, FreeObject, Int32, RowId, Text
+from master.api.replies import Reply, reply
+from master.api.request_models import Body, FreeObject, Int32, RowId
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.api.targets import trial_target
@@ -147,18 +147,3 @@ def _check(value: Any, path: str, depth: int) -> int:
     if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
         raise InvalidArgument(f"{path}: has {len(value)} characters, more than {MAX_TEXT_CHARS}")
     return 0
-
-
-class WebhookEvent(Body):
-    experiment_id: Int32 = 0
-    trial_id: Int32 = 0
-    title: Text = ""
-
-
-@router.post("/api/v1/webhooks/custom")
-@permit(Action.REPORT, IN_BODY)
-async def alert(body: WebhookEvent, principal: Caller, api: TheApi) -> Reply[Empty]:
-    """Nobody listens: there are no webhooks yet, and an alert without a listener is no error."""
-    if body.trial_id:
-        require(api, principal, Action.REPORT, await trial_target(api, body.trial_id))
-    return reply()

@@ -36,6 +36,7 @@ from master.pool_bindings.service import PoolBindingService
 from master.tasks.generic import GenericTasks
 from master.tasks.service import InteractiveService
 from master.templates.service import TemplateService
+from master.webhooks.service import WebhookService
 from master.workspaces.projects import ProjectService
 from master.workspaces.service import WorkspaceService
 from rm_backends.agents.operator import Operator
@@ -62,6 +63,7 @@ SERVICES = (
         TemplateService,
         ConfigPolicyService,
         PoolBindingService,
+        WebhookService,
         ModelService,
         VersionService,
         RoleService,
@@ -119,6 +121,7 @@ class Here:
             "template_name": "mine",
             "resource_pool_name": "default",
             "workload_type": "EXPERIMENT",
+            "webhook_id": 1,
             "model_name": "mine",
             "model_version_num": 1,
             "external_experiment_id": "theirs",
@@ -126,6 +129,14 @@ class Here:
         return path.replace(":path}", "}").format(**ids)
 
 
+WEBHOOK = {
+    "name": "mine",
+    "url": "https://example.org",
+    "webhookType": "WEBHOOK_TYPE_DEFAULT",
+    "triggers": [
+        {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": "ERROR"}}
+    ],
+}
 COMMAND = {"entrypoint": ["true"]}
 SHOWING = {"experimentIds": [1]}
 """What a TensorBoard has to name; other kinds have no such key."""
@@ -218,6 +229,8 @@ BODIES: Bodies = {
         }
         for scope in ("global", "workspaces/{workspace_id}")
     },
+    "POST /api/v1/webhooks": lambda here: WEBHOOK,
+    "PATCH /api/v1/webhooks/{webhook_id}": lambda here: {"url": "https://example.org"},
     "PATCH /api/v1/template/rename": lambda here: {"oldName": "mine", "newName": "other"},
     "POST /api/v1/models": lambda here: {"name": "other"},
     "POST /api/v1/models/{model_name}/move": lambda here: {"destinationWorkspaceId": 1},
@@ -232,6 +245,7 @@ BODIES: Bodies = {
 CHANGED_BY_USERS_TOO = {"PATCH /api/v1/checkpoints", "POST /api/v1/runs/{run_id}/metadata"}
 """Of what tasks report; the rest only they do, and it says of which task it is."""
 QUESTIONS = {
+    "POST /api/v1/webhooks/{webhook_id}/test",
     "POST /api/v1/experiments-search",
     "POST /api/v1/groups/search",
     "POST /api/v1/roles/search",
@@ -302,6 +316,7 @@ async def test_the_service_is_told_who_does_it(
     }
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("POST", "/api/v1/webhooks", WEBHOOK)
     await world.ok("POST", "/api/v1/groups", {"name": "team"})
     await world.ok("POST", "/api/v1/tokens", {})
     await world.ok("POST", "/api/v1/models", {"name": "mine"})

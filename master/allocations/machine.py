@@ -127,6 +127,8 @@ class AllocationState:
     at_limit: bool = False
     """`preempt_deadline` is the end of the time of its batch job. Not stored: after a restart it is asked again."""
     started_at: datetime | None = None
+    pulled_at: datetime | None = None
+    """When the last of its images was there; None: none had to be pulled, or one is still."""
     ended_at: datetime | None = None
     outcome: Outcome | None = None
 
@@ -261,6 +263,7 @@ def container_changed(
         containers=containers,
         phase=_later(state.phase, _PHASE_OF_CONTAINER[phase]),
         started_at=now if running else state.started_at,
+        pulled_at=now if old.phase is ContainerPhase.PULLING else state.pulled_at,
     )
     if phase is ContainerPhase.TERMINATED:
         return _after_exit(state, new, now=now)

@@ -62,6 +62,22 @@ def exited(state: AllocationState, container: str, exit_: ContainerExit) -> mach
     return machine.container_changed(state, container, ContainerPhase.TERMINATED, exit_, now=NOW)
 
 
+def test_a_pull_ends_when_the_last_container_has_its_image() -> None:
+    state = grant(2)
+    steps = (
+        ("c0", ContainerPhase.PULLING),
+        ("c1", ContainerPhase.PULLING),
+        ("c0", ContainerPhase.STARTING),
+        ("c1", ContainerPhase.RUNNING),
+        ("c0", ContainerPhase.RUNNING),
+    )
+    for seconds, (container, phase) in enumerate(steps):
+        at = NOW + timedelta(seconds=seconds)
+        state, _ = machine.container_changed(state, container, phase, None, now=at)
+    assert (state.started_at, state.pulled_at) == (NOW, NOW + timedelta(seconds=3))
+    assert running(2).pulled_at is None
+
+
 def test_quiet_life() -> None:
     state = running()
     assert state.phase is AllocationPhase.RUNNING

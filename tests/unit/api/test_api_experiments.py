@@ -87,6 +87,11 @@ async def test_metadata_of_a_live_experiment_and_of_one_that_is_over(world: ApiW
     assert added["labels"] == ["b", "a", "c c"]
     assert (await world.ok("PUT", f"{url}/labels/c%20c"))["labels"] == ["b", "a", "c c"]
     assert (await world.ok("DELETE", f"{url}/labels/b"))["labels"] == ["a", "c c"]
+    for sent in ("team%2Fnlp", "team/nlp"):
+        added = await world.ok("PUT", f"{url}/labels/{sent}")
+        assert added["labels"] == ["a", "c c", "team/nlp"]
+        removed = await world.ok("DELETE", f"{url}/labels/{sent}")
+        assert removed["labels"] == ["a", "c c"]
 
 
 async def test_a_damaged_model_definition_is_an_error_of_its_experiment_alone(

@@ -155,7 +155,7 @@ class AllocationState:
         was_late = self.kill_reason is not None and self.kill_reason == late_text(self)
         if not (self.acknowledged or was_late):
             return None
-        return (self.ended_at - self.preempt_asked_at).total_seconds()
+        return max(0.0, (self.ended_at - self.preempt_asked_at).total_seconds())
 
     @property
     def has_slots(self) -> bool:
@@ -443,7 +443,7 @@ def _close(state: AllocationState, *, now: datetime, unstarted: Outcome | None =
     state = replace(
         state,
         phase=AllocationPhase.TERMINATED,
-        ended_at=now,
+        ended_at=max(now, state.started_at or now),
         outcome=unstarted or _outcome(state, _age_s(state, now)),
         token_hash=None,
     )

@@ -23,7 +23,7 @@ def error_of(thing: Json) -> str:
 
 
 def print_failure(client: Client, experiment: Json, trials: Sequence[Json] | None = None) -> None:
-    """Say why an experiment failed, or trials of one that goes on, with its first failed trials, and where their logs are."""
+    """Say why an experiment failed, or trials of one that goes on: the first ones, and where their logs are."""
     number = experiment.get("id")
     if experiment.get("state") in _OVER:
         notice(f"Experiment {number} {_ended(experiment)}")

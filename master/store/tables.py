@@ -197,6 +197,8 @@ class Project(SQLModel, table=True):
     """`name_key` of its name."""
     key: Mapped[str] = Field(default="")
     """What the local ids of its runs begin with."""
+    created_at: Mapped[datetime | None] = time_column()
+    """None: by a release that did not note it."""
     last_run: Mapped[int] = Field(default=0)
     """The local number that was given last: none is given twice."""
     description: Mapped[str] = Field(default="")
@@ -211,6 +213,21 @@ class Project(SQLModel, table=True):
     """DELETING or DELETE_FAILED; else empty."""
     error: Mapped[str] = Field(default="")
     """Why its deletion failed."""
+
+
+class Change(SQLModel, table=True):
+    """The newest change of each entity that live views show (`master.store.sql.changes`)."""
+
+    __table_args__ = (
+        Index("uq_change_seq", "seq", unique=True),
+        Index("ix_change_deleted", "deleted", "seq"),
+    )
+
+    kind: Mapped[str] = Field(primary_key=True)
+    entity_id: Mapped[int] = Field(primary_key=True)
+    seq: Mapped[int] = Field(sa_type=BigInteger)
+    """Grows with every change, of any kind."""
+    deleted: Mapped[bool]
 
 
 class ProjectKey(SQLModel, table=True):

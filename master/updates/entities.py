@@ -59,7 +59,7 @@ class Kind:
     columns: Mapping[str, SQLColumnExpression[int]]
     """By the features that filters may name."""
     workspace: SQLColumnExpression[int]
-    rows: Select[Any]
+    rows: Select[Any, int, int]
     """Of `_Read`."""
     features: Callable[[_Read], Features]
     fields: Callable[[_Read], Mapping[str, object]]
@@ -145,7 +145,9 @@ def _version(read: _Read) -> Mapping[str, object]:
     }
 
 
-def _numbered(statement: Select[Any], kind: str, id_: SQLColumnExpression[int]) -> Select[Any]:
+def _numbered(
+    statement: Select[Any, int, int], kind: str, id_: SQLColumnExpression[int]
+) -> Select[Any, int, int]:
     return statement.outerjoin(_C, and_(_C.kind == kind, _C.entity_id == id_))
 
 

@@ -1,8 +1,8 @@
 """Tells clients of committed changes, each of what it subscribed to and may see.
 
-One loop does everything in turn: it asks again who may see what, synchronises clients that have subscribed, and tells of
-changes. What it tells is what the store holds at that moment; the numbers of changes keep it from telling twice. Each
-client's rights are compared once more right before anything is told or sent.
+One loop does everything in turn: it asks again who may see what, synchronises clients that have subscribed, and tells
+of changes. What it tells is what the store holds at that moment; the numbers of changes keep it from telling twice.
+Each client's rights are compared once more right before anything is told or sent.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class UpdateHub:
                 dirty, self._dirty = self._dirty, set()
                 await self._tell(dirty)
                 await asyncio.sleep(self._gather_s)
-        except WindlassError as error:
-            log.error("live updates failed", why=error.message)
+        except Exception:
             for client in tuple(self._clients):
                 self._send_away(client, UNREADABLE)
+            raise
         if self._asked or self._dirty:
             self._loop.wake()
 

@@ -23,7 +23,7 @@ class Outbox:
         self._rows: dict[Key, str | None] = {}
         """None: it is gone."""
         self._limit = MAX_WAITING
-        self._woken = asyncio.Event()
+        self._woken, self._ended = asyncio.Event(), asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._order)
@@ -56,12 +56,16 @@ class Outbox:
             self.closed = why
             self.clear()
             self._woken.set()
+            self._ended.set()
 
     async def ready(self) -> None:
         """Returns when there is a message, or it is closed."""
         while not self._order and self.closed is None:
             self._woken.clear()
             await self._woken.wait()
+
+    async def until_closed(self) -> None:
+        await self._ended.wait()
 
     def take(self) -> str | None:
         if not self._order:

@@ -271,6 +271,7 @@ def build(parts: Parts) -> ControlPlane:
         workspaces=workspaces,
         projects=ProjectService(
             parts.store,
+            parts.clock,
             queue=workspaces.queue,
             relocated=experiments.relocated,
             removal=removals.wake,
@@ -311,6 +312,7 @@ def role_service(store: Store, authz: Authz) -> RoleService:
 
 async def start_roles(roles: RoleService, auth: AuthService, authz: Authz) -> None:
     """Load them, and let them decide if they are to."""
+    roles.report_changes(auth.rights.changed)
     await roles.load()
     for user in auth.users():
         if user.username == ADMIN:

@@ -15,6 +15,7 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.workspaces.deletion import DELETING, require_no_running
 from master.workspaces.names import key_from_name, project_key, project_name
+from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
 
 log = structlog.get_logger(__name__)
@@ -49,6 +50,7 @@ class ProjectService:
     def __init__(
         self,
         store: Store,
+        clock: Clock,
         *,
         queue: SerialQueue,
         relocated: Callable[[Sequence[int], int], None],
@@ -57,6 +59,7 @@ class ProjectService:
         """`relocated`: these experiments are in this workspace now. `removal`: something is to be deleted."""
         self._relocated = relocated
         self._store = store
+        self._clock = clock
         self._queue = queue
         self._removal = removal
 
@@ -78,6 +81,7 @@ class ProjectService:
                 "key": key,
                 "description": new.description,
                 "user_id": by.user_id,
+                "created_at": self._clock.now(),
             }
             unit = UnitOfWork()
             unit.insert(tables.Project, row)

@@ -22,9 +22,9 @@ from sqlalchemy import Connection
 from master.api.services import Services
 from master.app import Master, MasterOptions
 from master.store import store as store_module
-from master.store.sql.database import Database, open_database
 from master.store.change_feed import Change
 from master.store.sql.changes import apply_units
+from master.store.sql.database import Database, open_database
 from master.store.unit_of_work import UnitOfWork
 from tests.fakes.memory_channel import MemoryChannel
 

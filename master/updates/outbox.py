@@ -22,7 +22,8 @@ class Outbox:
         """Messages as they are, and keys of `_rows`."""
         self._rows: dict[Key, str | None] = {}
         """None: it is gone."""
-        self._limit = MAX_WAITING
+        self._free = 0
+        """So many at its front do not count."""
         self._woken, self._ended = asyncio.Event(), asyncio.Event()
 
     def __len__(self) -> int:
@@ -31,6 +32,7 @@ class Outbox:
     def clear(self) -> None:
         self._order.clear()
         self._rows.clear()
+        self._free = 0
 
     def put(self, message: str) -> None:
         self._order.append(message)
@@ -44,11 +46,11 @@ class Outbox:
 
     def allow(self) -> None:
         """What is in it now does not count."""
-        self._limit = len(self._order) + MAX_WAITING
+        self._free = len(self._order)
 
     @property
     def is_full(self) -> bool:
-        return len(self._order) > self._limit
+        return len(self._order) - self._free > MAX_WAITING
 
     def close(self, why: str) -> None:
         """The first reason counts. What has not been sent is not sent any more."""
@@ -71,6 +73,7 @@ class Outbox:
         if not self._order:
             return None
         item = self._order.popleft()
+        self._free = max(0, self._free - 1)
         if isinstance(item, str):
             return item
         text = self._rows.pop(item)

@@ -23,8 +23,7 @@ from master.updates.hub import TOO_SLOW, UNREADABLE, Client, Sight, Subscription
 from windlass.base.errors import InvalidArgument, WindlassError
 
 POLICY_VIOLATION, TRY_AGAIN = 1008, 1013
-STOPPING = "the master is stopping: connect again"
-_AGAIN = frozenset({TOO_SLOW, UNREADABLE, STOPPING})
+_AGAIN = frozenset({TOO_SLOW, UNREADABLE})
 MAX_CLOSE_BYTES = 123
 """Of the reason in a close frame."""
 CLOSE_S = 5.0
@@ -55,21 +54,16 @@ class UpdateSocket:
             refusal = error_response(status_of(error), error.message)
             await answer_socket(refusal, scope, receive, send)
             return
-        stop = partial(client.outbox.close, STOPPING)
-        api.closing.listeners.add(stop)
         try:
             await receive()  # websocket.connect
             await send({"type": "websocket.accept"})
             note_known(scope)
-            if api.closing.is_set():
-                stop()
             agent = dict(scope["headers"]).get(b"user-agent", b"").lower()
             published = agent.startswith(_PUBLISHED_AGENT)
             await _serve(hub, client, receive, send, published=published)
         except OSError:
             pass  # it has left
         finally:
-            api.closing.listeners.discard(stop)
             hub.remove(client)
 
 

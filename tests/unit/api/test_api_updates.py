@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,11 @@ class Follower:
             await self.take()
 
     async def closed(self) -> tuple[int, str]:
-        with pytest.raises(ConnectionClosed) as end:
+        with suppress(ConnectionClosed):
             while True:
                 await self.socket.recv()
-        assert end.value.rcvd is not None
-        return end.value.rcvd.code, end.value.rcvd.reason
+        assert self.socket.close_code is not None
+        return self.socket.close_code, self.socket.close_reason or ""
 
 
 @asynccontextmanager
@@ -147,7 +147,7 @@ async def test_a_logout_and_a_stopping_master_close(world: ApiWorld) -> None:
         assert await program.closed() == (1008, "invalid credentials")
         await other.subscribe({})
         stopping = asyncio.create_task(server.stop())
-        assert await other.closed() == (1013, "the master is stopping: connect again")
+        assert (await other.closed())[0] == 1012
         await stopping
 
 
@@ -206,7 +206,7 @@ async def test_followed_logs_end_with_the_right_to_see_them(
         assert "result" in json.loads(await anext(lines))
         await world.ok("POST", "/api/v1/roles/remove-assignments", role(user, 1))
         last = [json.loads(line) async for line in lines][-1]
-    assert last["error"]["message"] == f"trial {trial} not found"
+    assert last["error"]["message"] == f"trial '{trial}' not found"
 
 
 async def test_master_logs_end_with_their_session(world: ApiWorld) -> None:

@@ -13,10 +13,12 @@ from tests.fakes.api_world import ApiWorld
 
 
 class Served:
-    def __init__(self, world: ApiWorld) -> None:
+    def __init__(self, world: ApiWorld, port: int = 0) -> None:
+        """`port`: that of one that was stopped."""
         self._world = world
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
             world.app, lifespan="off", log_config=None, access_log=False, ws="websockets-sansio"
         )

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 import websockets.asyncio.client as sockets
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from master.api.http.held import ServerStop
 from master.core.roles.catalogue import RoleId
 from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 from tests.fakes.served_api import Served, served
 from tests.fakes.updates_client import Picture
+from tests.published import COMPAT, ROOT, needs_published
 
 RBAC = {"authz.type": "rbac"}
 
@@ -182,6 +185,48 @@ async def test_a_page_of_others_cannot_connect_by_a_cookie(world: ApiWorld) -> N
         async with following(server, "", Origin=server.url, **cookie) as program:
             await program.subscribe({"projects": {"project_ids": [1]}})
             assert set(program.picture.rows["projects"]) == {1}
+
+
+@needs_published
+async def test_the_published_client_follows_over_a_restart(world: ApiWorld) -> None:
+    here = await a_workspace(world, "here")
+    first = await a_project(world, here, "first")
+    server = Served(world)
+    await server.start()
+    script = ROOT / "tests" / "compat" / "published_stream.py"
+    program = await asyncio.create_subprocess_exec(
+        *(COMPAT / "python", script, server.url, world.token, str(here)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    lines = program.stdout
+
+    async def said() -> tuple[str, Any]:
+        name, value = json.loads(await lines.readline())
+        return name, value["id"] if isinstance(value, dict) and "id" in value else value
+
+    mine = {"sync_id": "mine"}
+    try:
+        assert await said() == ("Sync", {**mine, "complete": False})
+        assert await said() == ("ProjectMsg", first)
+        assert await said() == ("Sync", {**mine, "complete": True})
+        body = {"name": "m", "workspaceId": here, "metadata": {}}
+        model = (await world.ok("POST", "/api/v1/models", body))["model"]["id"]
+        assert await said() == ("ModelMsg", model)
+        await server.stop()
+        await world.ok("DELETE", f"/api/v1/projects/{first}")
+        second = await a_project(world, here, "second")
+        world.app.state.api = replace(world.app.state.api, closing=ServerStop())
+        server = Served(world, server.port)
+        await server.start()
+        assert await said() == ("ProjectsDeleted", str(first))
+        assert await said() == ("ProjectMsg", second)
+        await world.ok("DELETE", f"/api/v1/models/{model}")
+        assert await said() == ("ModelsDeleted", str(model))
+    finally:
+        program.kill()
+        await program.wait()
+        await server.stop()
 
 
 @pytest.mark.parametrize("fields", ["", "/fields"])

@@ -149,7 +149,10 @@ async def webhook_scope(api: ApiContext, workspace_id: int | None) -> Target:
 
 
 async def workspace_target(api: ApiContext, workspace_id: int) -> Target:
-    row = (await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace
+    return target_of((await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace)
+
+
+def target_of(row: tables.Workspace) -> Target:
     return Target(kind="workspace", id=row.id, owner_id=row.user_id, workspace_id=row.id)
 
 

@@ -33,12 +33,10 @@ class PoolBindingQueries:
         return sorted(pool for pool in self.pools() if pool not in bound or pool in own)
 
     async def require_usable(self, pool: str, workspace_id: int) -> None:
-        """Raises InvalidArgument for a pool that is kept for other workspaces."""
-        bound = await self.workspaces(pool)
-        if not bound or workspace_id in bound:
-            return
-        usable = ", ".join(await self.usable(workspace_id)) or "none"
-        raise InvalidArgument(
-            f"resource pool '{pool}' is not available to workspace {workspace_id}, being kept for others: "
-            f"use one of {usable}, or ask an administrator to bind it"
-        )
+        """Raises InvalidArgument for a pool that is not there or is kept for other workspaces, in the same words."""
+        usable = await self.usable(workspace_id)
+        if pool not in usable:
+            raise InvalidArgument(
+                f"resource pool '{pool}' does not exist or is not available to workspace {workspace_id}: "
+                f"use one of {', '.join(usable) or 'none'}, or ask an administrator"
+            )

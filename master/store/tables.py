@@ -133,6 +133,11 @@ class Workspace(SQLModel, table=True):
     """Why its deletion failed."""
     agent_user_group: Mapped[Any] = json_column(nullable=True)
     """As `master.allocations.identities.WorkspaceUser` reads it: any of its fields may be missing."""
+    default_compute_pool: Mapped[str | None] = Field(default=None)
+    """None, as in the next: the cluster's."""
+    default_aux_pool: Mapped[str | None] = Field(default=None)
+    checkpoint_storage: Mapped[Any] = json_column(nullable=True)
+    """The section, with its secrets; None: the cluster's."""
 
 
 class WorkspacePin(SQLModel, table=True):

@@ -89,12 +89,13 @@ async def test_others_submit_and_move_nothing_to_a_bound_pool(world: ApiWorld) -
     elsewhere = await world.create()
     await workspace(world, "lab")
     await world.ok("POST", POOL, of("lab"))
-    words = "resource pool 'gpu' is not available to workspace 1"
+    words = 'there is no pool "gpu" for workspace 1; use one of default'
     assert words in await world.refused(400, "POST", "/api/v1/experiments", {"config": IN_GPU})
     command = {"config": {"entrypoint": ["true"], "resources": {"resource_pool": "gpu"}}}
     assert words in await world.refused(400, "POST", "/api/v1/commands", command)
     job = (await world.ok("GET", f"/api/v1/experiments/{elsewhere}"))["experiment"]["jobId"]
     update = {"updates": [{"jobId": job, "resourcePool": "gpu"}]}
+    words = "resource pool 'gpu' does not exist or is not available to workspace 1"
     assert words in await world.refused(400, "POST", "/api/v1/job-queues", update)
     found = (await world.ok("GET", f"/api/v1/experiments/{before}"))["experiment"]
     assert found["state"] == "STATE_QUEUED"

@@ -196,7 +196,7 @@ def build(parts: Parts) -> ControlPlane:
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
-    metadata = ExperimentMetadata(store=parts.store, experiments=experiments)
+    metadata = ExperimentMetadata(store=parts.store, experiments=experiments, rules=rules)
     tasks = InteractiveService(
         store=parts.store,
         blobs=parts.blobs,
@@ -275,6 +275,7 @@ def build(parts: Parts) -> ControlPlane:
         projects=ProjectService(
             parts.store,
             queue=workspaces.queue,
+            rules=rules,
             relocated=experiments.relocated,
             removal=removals.wake,
         ),

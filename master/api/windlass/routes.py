@@ -8,6 +8,7 @@ from master.api.access import Caller, Visible
 from master.api.permits import CLUSTER, VISIBLE, allocation, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
+from master.api.resource_pools.shown import shown_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import finite, reason, time
@@ -81,10 +82,8 @@ async def forget_agent(
 
 @router.get("/pools")
 @permit(Action.VIEW_CLUSTER, VISIBLE)
-async def pools(visible: Visible, api: TheApi) -> Reply[PoolsReply]:
-    return reply(
-        {"pools": [_pool(api, view, visible) for view in api.services.cluster.pools_view()]}
-    )
+async def pools(by: Caller, visible: Visible, api: TheApi) -> Reply[PoolsReply]:
+    return reply({"pools": [_pool(api, view, visible) for view in await shown_pools(api, by)]})
 
 
 @router.get("/experiments/{id}/searcher")

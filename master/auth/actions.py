@@ -119,6 +119,8 @@ class Target:
     task_id: str | None = None
     allocation_id: str | None = None
     """Set when the target is one allocation: others of the same task may not act on it."""
+    shows: frozenset[int] | None = None
+    """Of a TensorBoard: the workspaces of its experiments, in all of which whoever sees it must see those."""
     hint: str = ""
     """What ends the message that it is not there: a hidden one is told in the same words."""
 

@@ -432,6 +432,14 @@ class Command(SQLModel, table=True):
     ended_at: Mapped[datetime | None] = time_column()
 
 
+class ShownExperiment(SQLModel, table=True):
+    """A TensorBoard shows an experiment, or runs of it."""
+
+    __tablename__ = "shown_experiment"  # pyright: ignore
+    task_id: Mapped[str] = Field(primary_key=True, foreign_key="command.id")
+    experiment_id: Mapped[int] = Field(primary_key=True, index=True)
+
+
 class SearcherEvent(SQLModel, table=True):
     """The log of a search: `seq` counts from 1 per experiment. Actions are stored for replay checks."""
 

@@ -220,6 +220,12 @@ def mounts_of(details: JsonMapping) -> tuple[BindMount, ...]:
     )
 
 
+def experiments_of(details: JsonMapping) -> tuple[int, ...]:
+    """Whole, or some of their runs."""
+    parts = (source.name.split("/") for source in _read(details).sources)
+    return tuple(sorted({int(part[1]) for part in parts}))
+
+
 def task_file(details: JsonMapping) -> TaskFile:
     """What the task is told: where the files are. `details` with the secrets of now."""
     content = _read(details).model_dump_json(include={"sources"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import JSON, MetaData, Table
+from sqlalchemy import JSON, MetaData, Table, select
 
 from master.auth.actions import CLUSTER, Action, Target
 from master.auth.permissions import allowed, visibility
@@ -18,6 +18,7 @@ from master.auth.service import AuthService
 from master.config.sections import Authz
 from master.core.jobs import JobType
 from master.experiments.queries.experiments import ExperimentFilter, ExperimentQueries
+from master.store import tables
 from master.store.migrate import STATE, config_for
 from master.store.paging import Page
 from master.store.sql.database import open_database
@@ -67,6 +68,9 @@ async def test_nobody_gains_or_loses_anything(db_url: str) -> None:
         assert _doings(_people(auth)) == _doings(before)
         assert not auth.user(GONE).active
         made = roles.assignments()
+        shown = tables.ShownExperiment
+        found = await store.read(select(shown).order_by(shown.experiment_id))
+        assert [(row.task_id, row.experiment_id) for row in found] == [("b", FIRST), ("b", LAB)]
 
         # Tried, and not liked.
         auth.register_rules(roles.rules_of)
@@ -141,6 +145,7 @@ def _filled(connection: Any) -> None:
     for id_, name in NAMES.items():
         flags = {"admin": id_ in FLAGGED, "active": id_ != GONE}
         _insert(connection, "user", id=id_, username=name, **flags)
+    parts = [{"name": f"experiment/{FIRST}/trial/9"}, {"name": f"experiment/{LAB}"}]
     for place, owner in OWNER.items():
         named = {"id": place, "name": f"w{place}", "name_key": f"w{place}", "user_id": owner}
         flags = {"immutable": place == FIRST, "archived": False}
@@ -152,6 +157,8 @@ def _filled(connection: Any) -> None:
         _insert(connection, "experiment", **work, **over, archived=False, unmanaged=False)
         ran = {"type": "COMMAND", "job_id": f"k{place}", "workspace_id": place}
         _insert(connection, "command", id=f"c{place}", **ran, **over, state="TERMINATED")
+    board = {"type": "TENSORBOARD", "workspace_id": FIRST, "owner_id": ADMIN, "ended_at": NOW}
+    _insert(connection, "command", id="b", details={"sources": parts}, **board)
 
 
 def _insert(connection: Any, table: str, /, **values: Any) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from master.core.roles.catalogue import RoleId
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
 from rm_backends.base import RmEvents
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 from tests.fakes.dispatch_backend import DispatchBackend, Site
@@ -88,6 +90,28 @@ async def test_a_pool_of_a_hidden_workspace_is_not_there(rbac: ApiWorld) -> None
     assert [line.replace("gpu", "tpu") for line in await told("gpu")] == await told("tpu")
     await give(rbac, RoleId.VIEWER, 2)
     assert await is_seen() == [True] * 3
+
+
+async def test_agents_and_machines_do_not_name_it(tmp_path: Path) -> None:
+    authz = {"authz.type": "rbac"}
+    async with api_world(tmp_path, security=authz, elastic=True) as world:
+        await world.login()
+        await world.add_agent()
+        made = await world.ok("POST", "/api/v1/workspaces", {"name": "lab"})
+        unit = UnitOfWork()
+        row = {"pool": "default", "workspace_id": made["workspace"]["id"]}
+        unit.insert(tables.PoolBinding, row)
+        await world.services.store.commit(unit)
+        mine = world.token
+        for token, pools, count in (
+            (mine, ["default"], 1),
+            (await world.login("determined"), ["********"], 0),
+        ):
+            (agent,) = (await world.ok("GET", "/api/v1/agents", token=token))["agents"]
+            assert agent["resourcePools"] == pools
+            fleet = await world.ok("GET", "/api/v1/windlass/fleet", token=token)
+            offers = await world.ok("GET", "/api/v1/windlass/fleet/offers", token=token)
+            assert (len(fleet["instances"]) > 0, len(offers["offers"]) > 0) == (count, count)
 
 
 async def test_work_that_was_there_before_shows_its_owner_the_queue(rbac: ApiWorld) -> None:

@@ -133,6 +133,11 @@ class Workspace(SQLModel, table=True):
     """Why its deletion failed."""
     agent_user_group: Mapped[Any] = json_column(nullable=True)
     """As `master.allocations.identities.WorkspaceUser` reads it: any of its fields may be missing."""
+    default_compute_pool: Mapped[str | None] = Field(default=None)
+    """None, as in the next: the cluster's."""
+    default_aux_pool: Mapped[str | None] = Field(default=None)
+    checkpoint_storage: Mapped[Any] = json_column(nullable=True)
+    """The section, with its secrets; None: the cluster's."""
 
 
 class WorkspacePin(SQLModel, table=True):
@@ -442,6 +447,14 @@ class Command(SQLModel, table=True):
     exit_status: Mapped[str] = Field(default="")
     created_at: Mapped[datetime] = time_column(nullable=False, index=True)
     ended_at: Mapped[datetime | None] = time_column()
+
+
+class ShownExperiment(SQLModel, table=True):
+    """A TensorBoard shows an experiment, or runs of it."""
+
+    __tablename__ = "shown_experiment"  # pyright: ignore
+    task_id: Mapped[str] = Field(primary_key=True, foreign_key="command.id")
+    experiment_id: Mapped[int] = Field(primary_key=True, index=True)
 
 
 class SearcherEvent(SQLModel, table=True):

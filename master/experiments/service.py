@@ -210,6 +210,7 @@ class ExperimentService:
         checked = await in_parsing_thread(
             self._admission.check, text, owner=owner, policies=policies, template=template
         )
+        self._webhooks.require(webhook_source(checked.config, owner.workspace_id))
         await self._require_usable(checked, owner)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 

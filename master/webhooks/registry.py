@@ -68,6 +68,9 @@ class WebhookRegistry:
             if webhook.workspace_id == workspace_id:
                 self.forget(webhook.id)
 
+    def get(self, webhook_id: int) -> Webhook | None:
+        return self._webhooks.get(webhook_id)
+
     def all(self) -> Sequence[Webhook]:
         return list(self._webhooks.values())
 

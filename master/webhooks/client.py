@@ -56,7 +56,7 @@ class HttpCaller:
         )
         # Proxies of the environment would look the host up themselves.
         if self._authorities is None:
-            self._authorities = httpx2.create_ssl_context(trust_env=False)
+            self._authorities = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False)
         async with httpx2.AsyncClient(
             trust_env=False, timeout=TIMEOUT_S, verify=self._authorities
         ) as client:

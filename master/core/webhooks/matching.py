@@ -51,7 +51,10 @@ def naming_problems(webhooks: Sequence[Webhook], source: Source) -> list[str]:
     near = [one for one in webhooks if in_scope(one, source.workspace_id)]
     named: list[tuple[str, str, Is]] = [
         *((f"webhook_id[{n}]", str(id_), _has_id(id_)) for n, id_ in enumerate(source.ids)),
-        *((f"webhook_name[{n}]", repr(name), _has_name(name)) for n, name in enumerate(source.names)),
+        *(
+            (f"webhook_name[{n}]", repr(name), _has_name(name))
+            for n, name in enumerate(source.names)
+        ),
     ]
     problems: list[str] = []
     for where, shown, is_it in named:

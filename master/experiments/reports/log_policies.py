@@ -132,7 +132,9 @@ class LogPolicySearch:
             if len(self._runs) >= self._most_runs:
                 now = asyncio.get_running_loop().time()
                 self._runs = {k: one for k, one in self._runs.items() if not one.is_as_new(now)}
-                if self._budgets is not None:  # of all tasks that there ever are: the oldest are over
+                if (
+                    self._budgets is not None
+                ):  # of all tasks that there ever are: the oldest are over
                     self._runs = dict(list(self._runs.items())[-REMEMBERED // 2 :])
                 self._most_runs = max(REMEMBERED, 2 * len(self._runs))
             run = self._runs[trial] = _Run(allocation_id)

@@ -59,7 +59,9 @@ async def test_a_catastrophic_pattern_is_switched_off_for_all_tasks(
     assert len(tasks.said) == 51
     for said in tasks.said.values():
         (line,) = said
-        assert line.startswith('webhook "chat" is switched off for this run: it has used up its 0.02')
+        assert line.startswith(
+            'webhook "chat" is switched off for this run: it has used up its 0.02'
+        )
     found = [row.facts["task_log"] for row in await hooks.events()]
     assert [one["triggering_log"] for one in found] == [f"xid {number}" for number in range(50)]
 

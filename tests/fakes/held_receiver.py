@@ -26,7 +26,7 @@ class HeldReceiver:
                 self.send_response(200)
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 """The output of tests has other things to say."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

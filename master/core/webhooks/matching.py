@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 from master.core.webhooks.types import Source, Trigger, TriggerType, Webhook, WebhookMode
 
-
 AT = "<config>.integrations.webhooks"
 Is: TypeAlias = Callable[[Webhook], bool]
 
@@ -47,7 +46,7 @@ def in_scope(webhook: Webhook, workspace_id: int) -> bool:
 
 
 def naming_problems(webhooks: Sequence[Webhook], source: Source) -> list[str]:
-    """What is wrong with the webhooks that a configuration names. One of another workspace is as one that is not there."""
+    """What is wrong with the webhooks that a configuration names. One of another workspace is not there."""
     near = [one for one in webhooks if in_scope(one, source.workspace_id)]
     named: list[tuple[str, str, Is]] = [
         *((f"webhook_id[{n}]", str(id_), _has_id(id_)) for n, id_ in enumerate(source.ids)),

@@ -1,7 +1,8 @@
 """Webhooks that are called when a line of output matches: once for a task and a trigger, whatever comes after it.
 
 Lines are searched as for log policies: in threads, in time linear in their length, within a budget of CPU time of each
-expression, in all tasks together: a webhook of the cluster hears thousands, and their output waits for the search. The call is committed before the lines are: what was not stored comes again, and calls no more.
+expression, in all tasks together: a webhook of the cluster hears thousands, and their output waits for the search. The
+call is committed before the lines are: what was not stored comes again, and calls no more.
 """
 
 from __future__ import annotations

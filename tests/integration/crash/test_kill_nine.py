@@ -189,7 +189,7 @@ def webhook(url: str) -> dict[str, Any]:
 
 
 def check_webhook(cluster: RealCluster, receiver: HeldReceiver, experiment: int) -> None:
-    """The master is killed once more, while its receiver has the call and has not answered: it is called again, once."""
+    """Killed once more, while the receiver has the call and has not answered: the next master calls once."""
     assert receiver.called.wait(60)
     cluster.kill_master()
     before = len(receiver.received)

@@ -36,6 +36,8 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 """A metric report or a batch of log lines is far smaller."""
 MAX_PUBLIC_BYTES = 64 * 1024
 """Of somebody that nobody knows."""
+MAX_SHOWN = 100
+"""Characters of a wrong id."""
 MAX_CREATE_BYTES = 130 * 1024 * 1024
 """Creating an experiment or a command: 95 MiB of files, in base64."""
 
@@ -221,7 +223,9 @@ def _row_id(path: Mapping[str, str], parameter: str) -> int:
     except ValueError:
         id_ = -1
     if not 0 <= id_ <= MAX_ID:
-        raise InvalidArgument(f"{parameter}: must be a number from 0 to {MAX_ID}")
+        raise InvalidArgument(
+            f"{parameter}: must be a number from 0 to {MAX_ID}, but is {path[parameter][:MAX_SHOWN]!r}"
+        )
     return id_
 
 

@@ -215,6 +215,7 @@ class ExperimentService:
             workspace=await self._rules.defaults(owner.workspace_id),
             template=template,
         )
+        self._webhooks.require(webhook_source(checked.config, owner.workspace_id))
         await self._require_usable(checked, owner)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 

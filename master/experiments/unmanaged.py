@@ -25,6 +25,7 @@ from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import rebuilt, stored
 from master.experiments.submission.admission import CheckedExperiment
 from master.experiments.submission.creation import NewExperiment, experiment_row
+from master.experiments.webhooks import webhook_source
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.store import tables
@@ -91,6 +92,8 @@ class UnmanagedExperiments:
         """An experiment without trials; its id. Raises InvalidConfig."""
         workspace_id = await self._workspace_of(new.project_id)
         checked = await self._check(new, workspace_id)
+        if self._parts.webhooks is not None:
+            self._parts.webhooks.require(webhook_source(checked.config, workspace_id))
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
             job_id=self._ids.uuid(),

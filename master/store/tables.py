@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from master.store import documents
@@ -307,13 +307,20 @@ class WebhookEvent(SQLModel, table=True):
 
     __tablename__ = "webhook_event"  # pyright: ignore
     __table_args__ = (
-        Index("ix_webhook_event_next_try", "next_try", "id"),
+        Index(
+            "ix_webhook_event_waiting",
+            "webhook_id",
+            "id",
+            sqlite_where=text("next_try IS NOT NULL"),
+            postgresql_where=text("next_try IS NOT NULL"),
+        ),
         Index("ix_webhook_event_webhook_id", "webhook_id", "id"),
         Index("ix_webhook_event_once", "once", unique=True),
     )
 
     id: Mapped[int] = Field(primary_key=True)
-    webhook_id: Mapped[int] = Field(foreign_key="webhook.id")
+    webhook_id: Mapped[int]
+    """Perhaps of one that was deleted meanwhile: no change of an experiment fails for that."""
     event_id: Mapped[str]
     """Shown to the receiver, the same in every attempt."""
     type: Mapped[str]

@@ -228,6 +228,7 @@ def build(parts: Parts) -> ControlPlane:
         parts.store,
         parts.clock,
         caller,
+        registry=registry,
         signing_key=signing_key,
         base_url=parts.webhooks.base_url,
     )

@@ -582,6 +582,8 @@ class Allocation(SQLModel, table=True):
     status_code: Mapped[int | None] = Field(default=None)
     requested_at: Mapped[datetime] = time_column(nullable=False)
     started_at: Mapped[datetime | None] = time_column(index=True)
+    pulled_at: Mapped[datetime | None] = time_column()
+    """When its images were there; null: none had to be pulled, or one is still."""
     ended_at: Mapped[datetime | None] = time_column(index=True)
 
 

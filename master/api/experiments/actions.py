@@ -166,7 +166,7 @@ async def delete(experiment_id: RowId, principal: Caller, api: TheApi) -> Reply[
     return reply()
 
 
-@router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.put("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def add_label(
     experiment_id: RowId,
@@ -179,7 +179,7 @@ async def add_label(
     )
 
 
-@router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.delete("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def remove_label(
     experiment_id: RowId,

@@ -232,14 +232,14 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, said: str) -> Non
 
 UNKNOWN = [
     ("users:\n  ann:", "line 2: users.ann: a new user needs `password: {env: VARIABLE}`"),
-    ("groups:\n  red:\n    members: [admn]", 'members[0]: there is no user "admn"; did you mean'),
+    ("groups:\n  red:\n    members: [admn]", 'members[0]: there is no user "admn" (did you'),
     ("roles:\n  Boss: {users: [admin]}", "line 2: roles.Boss: there is no such role: use Cluster"),
     ("roles:\n  Viewer: {groups: [red]}", 'roles.Viewer.groups[0]: there is no group "red"'),
     (
         "workspaces:\n  Lab:\n    roles:\n      ClusterAdmin: {users: [admin]}",
         "line 4: workspaces.Lab.roles.ClusterAdmin: this role has permissions of the whole cluster",
     ),
-    ("resource_pools:\n  gpus: {workspaces: []}", 'has no such pool; did you mean "gpu"?'),
+    ("resource_pools:\n  gpus: {workspaces: []}", 'no such pool (did you mean "gpu"?): add it'),
     (
         "resource_pools:\n  gpu:\n    workspaces:\n    - Lab",
         "line 4: resource_pools.gpu.workspaces[0]",

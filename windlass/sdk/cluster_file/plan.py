@@ -339,7 +339,10 @@ def _unknown_places(file: ClusterFile, cluster: ClusterState) -> Iterator[Proble
     for name, pool in file.resource_pools.items():
         if name not in cluster.pools:
             near = _nearest(name, cluster.pools)
-            yield Problem(("resource_pools", name), f"master.yaml has no such pool{near}")
+            yield Problem(
+                ("resource_pools", name),
+                f"there is no such pool{near}: add it to master.yaml, or remove it here",
+            )
         place = ("resource_pools", name, "workspaces")
         yield from _unknown(place, pool.workspaces, "workspace", workspaces)
     for name, template in file.templates.items():
@@ -365,10 +368,10 @@ def _unknown(
             near = _nearest(name, known)
             yield Problem(
                 (*place, index),
-                f'there is no {kind} "{name}"{near}; write it under {kind}s, or remove it here',
+                f'there is no {kind} "{name}"{near}: write it under {kind}s, or remove it here',
             )
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=1)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    return f' (did you mean "{near[0]}"?)' if near else ""

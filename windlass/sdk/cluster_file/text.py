@@ -60,6 +60,8 @@ def _lines(change: Change, action: Action) -> Iterator[str]:
         old, new = set(change.old), set(change.new)
         yield from (f"+ {name}" for name in sorted(new - old))
         yield from (f"- {name}" for name in sorted(old - new))
+        if change.field == "workspaces" and not new:
+            yield "it is everybody's again"
     elif action is Action.CREATE or isinstance(change.new, Password):
         yield f"{change.field}: {_short(change.new)}"
     else:

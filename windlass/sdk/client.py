@@ -231,9 +231,15 @@ class Client:
         archived: bool | None = False,
         newest: int | None = None,
         configs: bool = True,
+        project_id: int | None = None,
     ) -> list[Json]:
         """By id, oldest first. `newest`: only so many of the last ones; without `configs` it is faster."""
-        query: Query = {"archived": archived, "users": user, "sortBy": "SORT_BY_ID"}
+        query: Query = {
+            "archived": archived,
+            "users": user,
+            "projectId": project_id,
+            "sortBy": "SORT_BY_ID",
+        }
         size = PAGE
         if not configs:
             query, size = {**query, "omitConfig": True}, LARGE_PAGE

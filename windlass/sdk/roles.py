@@ -100,6 +100,10 @@ class Roles:
         """{"roles", "assignments"}: both in the same order."""
         return self._session.get(f"{_ROLES}/search/by-group/{group_id}")
 
+    def in_workspace(self, workspace_id: int) -> Json:
+        """{"usersAssignedDirectly", "groups", "assignments"}: who holds a role in just this workspace."""
+        return self._session.get(f"{_ROLES}/workspace/{workspace_id}")
+
     def assign(
         self,
         role_id: int,

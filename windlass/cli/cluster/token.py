@@ -15,6 +15,7 @@ from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.cli.output.times import local_time
 from windlass.sdk.client import Client
+from windlass.cli.places import YesOption, confirm_at_terminal
 from windlass.sdk.wire import Json
 
 app = command_group()

@@ -65,7 +65,9 @@ def list_members(ctx: typer.Context, name: WorkspaceName, *, out: TableOptions) 
     """List who holds a role in a workspace. Roles in the whole cluster: `det rbac describe-role`."""
     client = client_for(ctx)
     found = client.roles().in_workspace(int(workspace_of(client, name)["id"]))
-    names = {("userId", one["id"]): f"user {one['username']}" for one in found["usersAssignedDirectly"]}
+    names = {
+        ("userId", one["id"]): f"user {one['username']}" for one in found["usersAssignedDirectly"]
+    }
     names |= {("groupId", one["groupId"]): f"group {one['name']}" for one in found["groups"]}
     rows = [
         {"role": role["role"]["name"], "holder": names[key, given[key]]}

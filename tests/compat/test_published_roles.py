@@ -1,4 +1,4 @@
-"""A cluster whose roles decide, made from a file: what the published command line tells its administrator, and others."""
+"""A cluster whose roles decide, made from a file, and what the published command line tells those who use it."""
 
 from __future__ import annotations
 

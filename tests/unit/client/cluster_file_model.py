@@ -78,6 +78,7 @@ def _pool(cluster: ClusterState, step: Step) -> ClusterState:
 
 
 def _template(cluster: ClusterState, step: Step) -> ClusterState:
+    assert step.workspace is not None
     assert step.workspace in cluster.workspaces
     assert (step.name in cluster.templates) is (step.action is Action.CHANGE)
     template = TemplateState(step.workspace, step.new()["config"])

@@ -14,7 +14,7 @@ from agent_bootstrap.protocol import SlotKind
 
 _SCRIPT = """#!/bin/sh
 # Shows the GPUs of this task. Calls that name GPUs themselves, and commands like `topo`, are passed on as they are.
-gpus={gpus} real=
+gpus={gpus} real= shown=
 if [ -z "$gpus" ]; then
   echo "No devices were found"
   exit 6
@@ -38,6 +38,22 @@ for word; do
     -i* | --id | --id=*) exec "$real" "$@" ;;
   esac
 done
+IFS=,
+case "$1" in
+  -L | --list-gpus) # takes no -i
+    all=$("$real" "$@") || exit
+    printf '%s\n' "$all" | while IFS= read -r line; do
+      case "$line" in
+        GPU*)
+          shown=
+          for gpu in $gpus; do
+            case "$line" in *"$gpu)"*) shown=yes ;; esac
+          done ;;
+      esac
+      [ -z "$shown" ] || printf '%s\n' "$line"
+    done
+    exit ;;
+esac
 exec "$real" "-i" "$gpus" "$@"
 """
 

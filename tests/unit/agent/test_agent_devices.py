@@ -26,6 +26,16 @@ EXISTING = [
 ]
 AMD = Gpu(slot=0, index=0, kind=SlotKind.ROCM, uuid="GPU-a", nodes=("/dev/dri/renderD129",))
 
+LISTED = """GPU 0: NVIDIA H200 (UUID: GPU-0aaa)
+GPU 1: NVIDIA H200 (UUID: GPU-1aaa)
+  MIG 1g.18gb     Device  0: (UUID: MIG-1bbb)
+GPU 6: NVIDIA H200 (UUID: GPU-6aaa)
+  MIG 1g.18gb     Device  0: (UUID: MIG-6bbb)
+GPU 7: NVIDIA H200 (UUID: GPU-7aaa)"""
+LISTED_TO_TASK = """GPU 1: NVIDIA H200 (UUID: GPU-1aaa)
+  MIG 1g.18gb     Device  0: (UUID: MIG-1bbb)
+GPU 7: NVIDIA H200 (UUID: GPU-7aaa)"""
+
 
 @pytest.fixture
 def node(tmp_path: Path) -> NodeFacts:
@@ -102,12 +112,13 @@ def test_the_node_of_cuda_is_asked_for_where_a_driver_is(tmp_path: Path) -> None
 class Smi:
     """The real program, as far as it tells what it was called with, behind ours."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, listed: str = "") -> None:
         self._ours, self._real = folder / "ours", folder / "with space"
         self._ours.mkdir()
         self._real.mkdir()
         real = self._real / "nvidia-smi"
-        real.write_text('#!/bin/sh\nprintf "%s|" "$@"; exit 3\n')
+        says = f"cat <<'.'\n{listed}\n." if listed else 'printf "%s|" "$@"; exit 3'
+        real.write_text(f"#!/bin/sh\n{says}\n")
         real.chmod(0o755)
 
     def give(self, node: NodeFacts, *own: Gpu) -> None:
@@ -126,7 +137,6 @@ class Smi:
     ("words", "passed_on"),
     [
         ((), "-i|GPU-1aaa,GPU-7aaa|"),
-        (("-L",), "-i|GPU-1aaa,GPU-7aaa|-L|"),
         (
             ("--query-gpu=index,uuid", "--format=csv"),
             "-i|GPU-1aaa,GPU-7aaa|--query-gpu=index,uuid|--format=csv|",
@@ -143,6 +153,13 @@ def test_nvidia_smi_shows_the_gpus_of_the_task(
     smi = Smi(tmp_path)
     smi.give(node, node.gpus[1], node.gpus[7], node.gpus[8])
     assert smi.call(*words) == (3, passed_on)
+
+
+def test_the_list_of_gpus_has_those_of_the_task(node: NodeFacts, tmp_path: Path) -> None:
+    """Driver 580: `nvidia-smi -L` takes no -i."""
+    smi = Smi(tmp_path, LISTED)
+    smi.give(node, node.gpus[1], node.gpus[7])
+    assert smi.call("-L") == (0, LISTED_TO_TASK)
 
 
 def test_a_task_without_slots_is_told_that_there_are_no_gpus(

@@ -67,6 +67,8 @@ WORKSPACE = st.fixed_dictionaries(
     {},
     optional={
         "agent_user": st.none() | st.just({"user": "a", "uid": 1, "group": "g", "gid": 2}),
+        "default_compute_pool": st.sampled_from(["", "gpu", "cpu"]),
+        "checkpoint_storage": st.none() | CONFIGS,
         "roles": roles("viewer", "Editor"),
         "projects": st.dictionaries(
             st.sampled_from(["one", "two"]),
@@ -243,6 +245,10 @@ UNKNOWN = [
     (
         "resource_pools:\n  gpu:\n    workspaces:\n    - Lab",
         "line 4: resource_pools.gpu.workspaces[0]",
+    ),
+    (
+        "workspaces:\n  Lab: {default_aux_pool: gp}",
+        'default_aux_pool: there is no resource pool "gp"',
     ),
     ("templates:\n  t: {workspace: Lab, config: {}}", 'there is no workspace "Lab": write it'),
 ]

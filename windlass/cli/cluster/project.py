@@ -109,7 +109,7 @@ def edit(
     ctx: typer.Context,
     workspace: WorkspaceName,
     name: ProjectName,
-    new_name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    new_name: Annotated[str | None, typer.Option("--name", "--new_name", help="New name.")] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     key: KeyOption = None,
     as_json: JsonOption = False,

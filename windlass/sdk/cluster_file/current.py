@@ -55,7 +55,11 @@ def read_state(client: Client, file: ClusterFile) -> tuple[ClusterState, Ids]:
         groups={name: _members(client, ids, name, file) for name in ids.groups},
         workspaces={
             str(one["name"]): WorkspaceState(
-                _agent_user(one.get("agentUserGroup")), _projects(client, ids, one, file)
+                _agent_user(one.get("agentUserGroup")),
+                _projects(client, ids, one, file),
+                default_compute_pool=str(one.get("defaultComputePool") or ""),
+                default_aux_pool=str(one.get("defaultAuxPool") or ""),
+                checkpoint_storage=one.get("checkpointStorageConfig") or None,
             )
             for one in workspaces
         },
@@ -149,7 +153,10 @@ def _assignments(client: Client, ids: Ids) -> Iterator[Assignment]:
 
 
 def _pools(client: Client, ids: Ids, file: ClusterFile) -> dict[str, frozenset[str]]:
-    if not file.resource_pools:
+    named = any(
+        one.default_compute_pool or one.default_aux_pool for one in file.workspaces.values()
+    )
+    if not file.resource_pools and not named:
         return {}
     names = {id_: name for name, id_ in ids.workspaces.items()}
     bindings = client.pool_bindings()

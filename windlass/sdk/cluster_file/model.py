@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], Strict(False)]
@@ -90,10 +90,21 @@ class Policies(Section):
 
 class Workspace(Section):
     agent_user: AgentUser | None = None
+    default_compute_pool: str = ""
+    """Of work that names none; empty, as in the next: that of the cluster."""
+    default_aux_pool: str = ""
+    checkpoint_storage: dict[str, Any] | None = None
+    """Whole; null: that of the cluster."""
     roles: dict[Name, Holders] = Field(default_factory=dict)
     """All roles that are held in it."""
     projects: dict[Name, Project] = Field(default_factory=dict)
     config_policies: Policies = Field(default_factory=Policies)
+
+    @field_validator("checkpoint_storage")
+    @classmethod
+    def _given_keys(cls, storage: dict[str, Any] | None) -> dict[str, Any] | None:
+        """As the master keeps it: null is not given."""
+        return {key: one for key, one in (storage or {}).items() if one is not None} or None
 
 
 class Template(Section):

@@ -24,6 +24,10 @@ _USER_KEYS = {
     "active": "active",
     "remote": "remote",
 }
+_POOL_KEYS = {
+    "default_compute_pool": "defaultComputePool",
+    "default_aux_pool": "defaultAuxPool",
+}
 
 
 class Passwords:
@@ -111,8 +115,12 @@ class Performer:
 
     def _workspace(self, step: Step) -> None:
         calls = self._client.workspace_calls()
-        fields: Json = {}
-        for who in step.new().values():
+        new = step.new()
+        fields: Json = {wire: new[key] for key, wire in _POOL_KEYS.items() if key in new}
+        if "checkpoint_storage" in new:
+            fields["checkpointStorageConfig"] = new["checkpoint_storage"] or {}
+        if "agent_user" in new:
+            who = new["agent_user"]
             nobody = dict.fromkeys(("agentUser", "agentUid", "agentGroup", "agentGid"))
             fields["agentUserGroup"] = agent_user_on_the_wire(who) if who is not None else nobody
         if step.action is Action.CREATE:

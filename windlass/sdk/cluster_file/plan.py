@@ -23,6 +23,7 @@ from windlass.sdk.cluster_file.state import (
     Kind,
     Step,
     Workload,
+    WorkspaceState,
 )
 from windlass.sdk.wire import Json
 
@@ -42,6 +43,7 @@ def plan(file: ClusterFile, cluster: ClusterState, *, set_passwords: bool = Fals
         *_projects(file, cluster, names),
         *_sorted(Action.CREATE, wanted - cluster.assignments),
         *_pools(file, cluster, names),
+        *_given_to_work(file, cluster, names),
         *_templates(file, cluster, names),
         *_policies(file, cluster, names),
         *_sorted(Action.REMOVE, managed - wanted),
@@ -127,8 +129,14 @@ def _changed(given: Mapping[str, Any], found: object) -> list[Change]:
     return [
         Change(name, old[name], new)
         for name, new in given.items()
-        if found is None or old[name] != new
+        if found is None or not _equal(old[name], new)
     ]
+
+
+def _equal(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) or isinstance(new, dict):
+        return _same(old or None, new or None)
+    return bool(old == new)
 
 
 def _members(
@@ -167,6 +175,16 @@ def _workspaces(file: ClusterFile, cluster: ClusterState, names: Names) -> Itera
         if found is None or changes:
             action = Action.CREATE if found is None else Action.CHANGE
             yield Step(action=action, kind=Kind.WORKSPACE, name=name, changes=changes)
+
+
+def _given_to_work(file: ClusterFile, cluster: ClusterState, names: Names) -> Iterator[Step]:
+    """Which its pools must be bound for."""
+    for written, workspace in file.workspaces.items():
+        name = names.workspace(written)
+        given = workspace.given("default_compute_pool", "default_aux_pool", "checkpoint_storage")
+        changes = _changed(given, cluster.workspaces.get(name, WorkspaceState()))
+        if changes:
+            yield Step(action=Action.CHANGE, kind=Kind.WORKSPACE, name=name, changes=tuple(changes))
 
 
 def _projects(file: ClusterFile, cluster: ClusterState, names: Names) -> Iterator[Step]:
@@ -336,7 +354,7 @@ def _wrong(
 
 def _unknown_places(file: ClusterFile, cluster: ClusterState) -> Iterator[Problem]:
     workspaces = {name.lower() for name in (*file.workspaces, *cluster.workspaces)}
-    for name, pool in file.resource_pools.items():
+    for name, bound in file.resource_pools.items():
         if name not in cluster.pools:
             near = _nearest(name, cluster.pools)
             yield Problem(
@@ -344,7 +362,15 @@ def _unknown_places(file: ClusterFile, cluster: ClusterState) -> Iterator[Proble
                 f"there is no such pool{near}: add it to master.yaml, or remove it here",
             )
         place = ("resource_pools", name, "workspaces")
-        yield from _unknown(place, pool.workspaces, "workspace", workspaces)
+        yield from _unknown(place, bound.workspaces, "workspace", workspaces)
+    for name, workspace in file.workspaces.items():
+        for key, pool in workspace.given("default_compute_pool", "default_aux_pool").items():
+            if pool and pool not in cluster.pools:
+                near = _nearest(pool, cluster.pools)
+                yield Problem(
+                    ("workspaces", name, key),
+                    f'there is no resource pool "{pool}"{near}: name another one',
+                )
     for name, template in file.templates.items():
         if (where := template.workspace) is None:
             continue

@@ -32,6 +32,9 @@ class ProjectState:
 class WorkspaceState:
     agent_user: AgentUser | None = None
     projects: Mapping[str, ProjectState] = field(default_factory=dict)
+    default_compute_pool: str = ""
+    default_aux_pool: str = ""
+    checkpoint_storage: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _scope(workspace: str | None) -> str:
 
 
 def _lines(change: Change, action: Action) -> Iterator[str]:
-    if change.field in ("config", "policy"):
+    if change.field in ("config", "policy", "checkpoint_storage"):
         yield from _configs(change)
     elif isinstance(change.new, tuple):
         old, new = set(change.old), set(change.new)

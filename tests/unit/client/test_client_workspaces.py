@@ -98,6 +98,10 @@ def det(master: ScriptedMaster, *arguments: str) -> Result:
             *("PATCH", f"{P}/9", {"name": None, "description": "d", "key": None}),
         ),
         (
+            *("p edit lab vision --new_name n", "Changed project vision (VISIO)"),
+            *("PATCH", f"{P}/9", {"name": "n", "description": None, "key": None}),
+        ),
+        (
             *("p move lab vision lab", "Moved project vision to workspace lab"),
             *("POST", f"{P}/9/move", {"projectId": 9, "destinationWorkspaceId": 7}),
         ),

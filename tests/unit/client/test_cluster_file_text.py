@@ -85,6 +85,19 @@ SHOWN = [
     ),
     (
         Step(
+            action=Action.CHANGE,
+            kind=Kind.WORKSPACE,
+            name="lab",
+            changes=(
+                Change("default_aux_pool", "", "cpu"),
+                Change("checkpoint_storage", {"type": "shared_fs"}, None),
+            ),
+        ),
+        "~ workspace lab",
+        ["default_aux_pool: nothing -> cpu", "checkpoint_storage:", "-type: shared_fs"],
+    ),
+    (
+        Step(
             action=Action.CREATE,
             kind=Kind.TEMPLATE,
             name="t",

@@ -55,6 +55,8 @@ def _scope(workspace: str | None) -> str:
 
 def _lines(change: Change, action: Action) -> Iterator[str]:
     if change.field in ("config", "policy", "checkpoint_storage"):
+        if change.field == "checkpoint_storage":  # one of several changes of a workspace
+            yield f"{change.field}:"
         yield from _configs(change)
     elif isinstance(change.new, tuple):
         old, new = set(change.old), set(change.new)

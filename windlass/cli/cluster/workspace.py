@@ -11,6 +11,8 @@ import typer
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
 from windlass.cli.config_file import naming, read_settings
+from windlass.cli.cluster.project import PROJECTS
+from windlass.cli.cluster.resource_pool import POOLS
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
@@ -59,6 +61,7 @@ _TABLE = Table(
     Column("Archived", "archived"),
     Column("Id", "id"),
 )
+MEMBERS = Table(Column("Holder", "holder"), Column("Role", "role"))
 
 
 @app.command("list")
@@ -69,6 +72,45 @@ def list_workspaces(
     """List workspaces."""
     found = client_for(ctx).workspace_calls().listed(archived=None if everything else False)
     out.show(_TABLE, found)
+
+
+@app.command("list-projects")
+@with_groups
+def list_projects(
+    ctx: typer.Context, name: WorkspaceName, *, everything: AllOption = False, out: TableOptions
+) -> None:
+    """List the projects of a workspace."""
+    client = client_for(ctx)
+    id_ = int(workspace_of(client, name)["id"])
+    out.show(PROJECTS, client.projects().listed(id_, archived=None if everything else False))
+
+
+@app.command("list-pools")
+@with_groups
+def list_pools(ctx: typer.Context, name: WorkspaceName, *, out: TableOptions) -> None:
+    """List the resource pools that work of a workspace may use."""
+    client = client_for(ctx)
+    usable = client.workspace_calls().pools(int(workspace_of(client, name)["id"]))
+    out.show(POOLS, [pool for pool in client.resource_pools() if pool["name"] in usable])
+
+
+@app.command("list-members")
+@with_groups
+def list_members(ctx: typer.Context, name: WorkspaceName, *, out: TableOptions) -> None:
+    """List who holds a role in a workspace. Roles in the whole cluster: `det rbac describe-role`."""
+    client = client_for(ctx)
+    found = client.roles().in_workspace(int(workspace_of(client, name)["id"]))
+    names = {
+        ("userId", one["id"]): f"user {one['username']}" for one in found["usersAssignedDirectly"]
+    }
+    names |= {("groupId", one["groupId"]): f"group {one['name']}" for one in found["groups"]}
+    rows = [
+        {"role": role["role"]["name"], "holder": names[key, given[key]]}
+        for role in found["assignments"]
+        for key, kind in (("groupId", "group"), ("userId", "user"))
+        for given in role[f"{kind}RoleAssignments"]
+    ]
+    out.show(MEMBERS, rows)
 
 
 @app.command()

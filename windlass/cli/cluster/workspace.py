@@ -10,9 +10,9 @@ import typer
 
 from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
-from windlass.cli.config_file import naming, read_settings
 from windlass.cli.cluster.project import PROJECTS
 from windlass.cli.cluster.resource_pool import POOLS
+from windlass.cli.config_file import naming, read_settings
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions

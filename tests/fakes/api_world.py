@@ -53,6 +53,7 @@ from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from master.templates.service import TemplateService
+from master.updates.hub import UpdateHub
 from master.webhooks.deliveries import Deliveries
 from master.wiring.control_plane import Parts, build, start_roles
 from master.workspaces.deletion import Removals
@@ -461,6 +462,8 @@ async def _start(
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     tasks.create_task(plane.collector.run())
+    updates = UpdateHub(store, auth.rights, gather_s=0)
+    tasks.create_task(updates.run())
     provisioner = OneInstance(clock) if elastic else None
     services = Services(
         master_url="http://master",
@@ -489,6 +492,7 @@ async def _start(
         projects=plane.projects,
         models=plane.models,
         versions=plane.versions,
+        updates=updates,
         roles=plane.roles,
         reports=plane.reports,
         metadata=plane.metadata,

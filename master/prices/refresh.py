@@ -31,6 +31,8 @@ NOT_BELIEVED = (
 @dataclass(frozen=True, slots=True)
 class _Asked:
     at: datetime
+    steady_s: float
+    """The same by the steady clock: the wall clock may be set."""
     error: str = ""
 
 
@@ -49,11 +51,12 @@ class PriceRefresh:
         for source in self._prices.sources:
             last = self._asked.get(source.name)
             pause = self._every if last is None or not last.error else AGAIN_AFTER
-            if last is None or self._clock.now() - last.at >= min(pause, self._every):
+            due_s = min(pause, self._every).total_seconds()
+            if last is None or self._clock.monotonic() - last.steady_s >= due_s:
                 await self._ask(source, last)
 
     async def _ask(self, source: KnowsPrices, last: _Asked | None) -> None:
-        now, error = self._clock.now(), ""
+        now, steady_s, error = self._clock.now(), self._clock.monotonic(), ""
         try:
             async with asyncio.timeout(DEADLINE_S):
                 found = await source.list_prices(now.date())
@@ -72,7 +75,7 @@ class PriceRefresh:
             expected = isinstance(failure, (WindlassError, OSError, ValueError))
             error = " ".join((str(failure) if expected else repr(failure)).split()) or "no answer"
             self._note(source, last, error, REFUSED)
-        self._asked[source.name] = _Asked(now, error)
+        self._asked[source.name] = _Asked(now, steady_s, error)
         self._prices.troubles = self._troubles()
 
     def _doubt(self, price: FreshPrice) -> str:

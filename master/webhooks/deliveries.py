@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 
 from master.core.webhooks.payloads import body_of
 from master.core.webhooks.retries import Outcome, outcome
@@ -33,6 +33,7 @@ from master.store.unit_of_work import UnitOfWork
 from master.webhooks.client import Caller
 from master.webhooks.registry import WebhookRegistry
 from windlass.base.clock import Clock
+from windlass.base.clock_jumps import Clocks
 from windlass.base.loop import Loop
 
 log = structlog.get_logger(__name__)
@@ -78,6 +79,7 @@ class Deliveries:
     ) -> None:
         self._store = store
         self._clock = clock
+        self._clocks = Clocks(clock)
         self._call = caller
         self._registry = registry
         self._signing_key = signing_key
@@ -107,6 +109,8 @@ class Deliveries:
 
     async def step(self) -> None:
         """Begin with every webhook whose oldest call is due."""
+        if jump_s := self._clocks.jump_s():
+            await self._clock_jumped(jump_s)
         if self._clock.now() >= self._forget_at:
             await self._forget()
         if not self._any:
@@ -124,6 +128,16 @@ class Deliveries:
                 task = asyncio.create_task(self._drain(webhook_id))
                 self._busy[webhook_id] = task
                 task.add_done_callback(partial(self._over, webhook_id))
+
+    async def _clock_jumped(self, by_s: float) -> None:
+        """Set back, the clock would take hours to what is due in seconds: all that waits is tried now."""
+        if by_s < 0:
+            now = self._clock.now()
+            unit = UnitOfWork()
+            unit.execute(update(_E).where(_E.next_try > now).values(next_try=now))
+            await self._store.commit(unit)
+            self._forget_at = now
+        self._clocks.settle()
 
     async def settle(self) -> None:
         """Return when all calls that were begun have ended."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from master.prices.live import LivePrices
@@ -72,6 +73,20 @@ async def test_prices_are_used_told_and_outlive_a_restart(tmp_path: Path) -> Non
     clock.advance(DAY.total_seconds())
     await refresh.refresh()
     assert told == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("hours", [-50, 50])
+async def test_a_clock_that_was_set_changes_nothing(tmp_path: Path, hours: int) -> None:
+    vendor = Vendor()
+    prices, clock = made(tmp_path, vendor)
+    refresh = PriceRefresh(prices, DAY, clock)
+    await refresh.refresh()
+    clock.jump(hours * 3600)
+    await refresh.refresh()
+    assert vendor.calls == 1
+    clock.advance(DAY.total_seconds())
+    await refresh.refresh()
+    assert vendor.calls == 2
 
 
 async def test_a_vendor_that_refuses_changes_nothing_and_is_said_once(tmp_path: Path) -> None:

@@ -92,6 +92,19 @@ async def test_what_a_bad_answer_means(
     assert told(chat) == [1] * (1 + again)
 
 
+async def test_a_clock_that_was_set_back_delays_nothing(hooks: Hooks, chat: Receiver) -> None:
+    await hooks.create(chat.url)
+    await hooks.ended(1)
+    chat.answers = ["500 X"]
+    await hooks.deliver()
+    assert (await hooks.events())[0].delivered_at is None
+    hooks.clock.jump(-5 * 3600)
+    await hooks.deliver()
+    assert told(chat) == [1, 1]
+    (row,) = await hooks.events()
+    assert row.delivered_at == hooks.clock.now()
+
+
 async def test_who_is_slow_or_away_delays_nobody(hooks: Hooks, chat: Receiver) -> None:
     async with receiver() as slow:
         slow.may_answer.clear()

@@ -103,7 +103,10 @@ def test_who_is_called(source: Source, ids: list[int]) -> None:
         (Source(workspace_id=LAB, ids=[2, 3], names=["w3"]), []),
         (Source(workspace_id=SHOP, ids=[2], names=["w2"]), []),
         (Source(workspace_id=SHOP, ids=[2, 3]), ["webhook_id[1]: there is no webhook 3 for"]),
-        (Source(workspace_id=SHOP, names=["w3"]), ["webhook_name[0]: there is no webhook 'w3' for"]),
+        (
+            Source(workspace_id=SHOP, names=["w3"]),
+            ["webhook_name[0]: there is no webhook 'w3' for"],
+        ),
         (Source(workspace_id=LAB, ids=[-1]), ["webhook_id[0]: there is no webhook -1 for"]),
         (
             Source(workspace_id=LAB, ids=[1], names=["w1"], exclude=True),

@@ -75,6 +75,11 @@ class Permit:
     max_body: int
     """Bytes that it takes."""
 
+    @property
+    def unnamed_target(self) -> Target:
+        """Of a route that does not find one by its path."""
+        return ANYWHERE if self.where in (VISIBLE, SOME) else THE_CLUSTER
+
 
 def permit(
     action: Action, where: PermitScope, *, max_body: int = MAX_BODY_BYTES
@@ -272,7 +277,7 @@ class Guard:
         if find is not None:
             target = await find(api, scope["path_params"], principal)
         else:
-            target = ANYWHERE if self._permit.where in (VISIBLE, SOME) else THE_CLUSTER
+            target = self._permit.unnamed_target
         if self._permit.where is not IN_BODY:
             require(api, principal, action, target)
         # What a task reports is by that task; there is a lot of it.

@@ -85,6 +85,15 @@ def det(master: ScriptedMaster, *arguments: str) -> Result:
     [
         ("w create lab", "Created workspace lab", "POST", W, {"name": "lab"}),
         ("w edit la --name n", "Changed workspace lab", "PATCH", f"{W}/7", {"name": "n"}),
+        (
+            *("w create lab --default-compute-pool gpu", "Created workspace lab", "POST", W),
+            {"name": "lab", "defaultComputePool": "gpu"},
+        ),
+        (
+            "w edit la --default-aux-pool= --checkpoint-storage-config {}",
+            *("Changed workspace lab", "PATCH", f"{W}/7"),
+            {"defaultAuxPool": "", "checkpointStorageConfig": {}},
+        ),
         ("w archive lab", "Archived workspace lab", "POST", f"{W}/7/archive", None),
         ("w unarchive lab", "Unarchived workspace lab", "POST", f"{W}/7/unarchive", None),
         ("w delete lab -y", "Deleting workspace lab", "DELETE", f"{W}/7", None),
@@ -138,6 +147,30 @@ def test_nothing_is_deleted_without_a_yes(cluster: ScriptedMaster) -> None:
     for words in (["w", "delete", "lab"], ["p", "delete", "lab", "vision"]):
         assert det(cluster, *words).exit_code == 1
     assert not [one for one in cluster.asked if one.method == "DELETE"]
+
+
+def test_checkpoint_storage_comes_from_a_file(cluster: ScriptedMaster, tmp_path: Path) -> None:
+    section = tmp_path / "storage.yaml"
+    section.write_text("{type: s3, bucket: lab}")
+    result = det(cluster, "w", "edit", "lab", "--checkpoint-storage-config-file", str(section))
+    assert result.exit_code == 0, result.output
+    (sent,) = [one for one in cluster.asked if one.method == "PATCH"]
+    assert sent.body == {"checkpointStorageConfig": {"type": "s3", "bucket": "lab"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("w edit lab", "give --name"),
+        ("w edit lab --checkpoint-storage-config [", "not JSON"),
+        ("w create n --checkpoint-storage-config []", "expected a JSON object"),
+        ("w create n --checkpoint-storage-config {} --checkpoint-storage-config-file x", "give"),
+    ],
+)
+def test_what_says_nothing_is_refused(cluster: ScriptedMaster, words: str, said: str) -> None:
+    result = det(cluster, *words.split())
+    assert result.exit_code != 0
+    assert said in result.output
 
 
 def test_what_is_in_a_workspace(cluster: ScriptedMaster) -> None:

@@ -24,6 +24,7 @@ FILE = {
     "roles": {"ClusterAdmin": {"users": ["admin"]}},
     "workspaces": {
         "red": {
+            "default_compute_pool": "gpu",
             "roles": {"Editor": {"groups": ["red"]}, "WorkspaceAdmin": {"users": ["wanda"]}},
             "projects": {"paint": {"description": "of walls", "key": "PAINT"}},
             "config_policies": {"tasks": {"constraints": {"priority_limit": 10}}},

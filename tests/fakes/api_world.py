@@ -249,7 +249,13 @@ class ApiWorld:
         }
         return await self.call("POST", f"/api/v1/trials/{trial_id}/metrics", body)
 
-    async def checkpoint(self, run: AllocationState, uuid: str, steps: int) -> None:
+    async def checkpoint(
+        self,
+        run: AllocationState,
+        uuid: str,
+        steps: int,
+        at: str = "2026-01-01T00:00:00+00:00",
+    ) -> None:
         body = {
             "uuid": uuid,
             "taskId": run.task_id,
@@ -257,7 +263,7 @@ class ApiWorld:
             "state": "STATE_COMPLETED",
             "metadata": {"steps_completed": steps},
             "resources": {"a.txt": "5", "dir/": "0"},
-            "reportTime": "2026-01-01T00:00:00+00:00",
+            "reportTime": at,
             "training": {},
         }
         await self.ok("POST", "/api/v1/checkpoints", body)

@@ -3,9 +3,9 @@
     python -m benchmarks.bench_streams
 
 Each stream follows the five projects of a workspace and one of another, over a WebSocket of its own; five streams share
-a workspace. The changes go round all 1,000 projects, each a commit of its own in SQLite, which six streams are told of. What is measured is the CPU of
-the master with the streams, less that of the same changes without: looking who is concerned, reading rows, sending
-messages. Budget: 10 % of a core.
+a workspace. The changes go round all 1,000 projects, each a commit of its own in SQLite that concerns six streams. What
+is measured is the CPU of the master with the streams, less that of the same changes without: looking who is concerned,
+reading rows, sending messages. Budget: 10 % of a core.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from master.api.access import note_known, require, token_in
 from master.api.errors import answer_socket, error_response, status_of
-from master.api.permits import VISIBLE, permit
+from master.api.permits import FOLLOWED, permit
 from master.api.services import ApiContext, TheApi
 from master.api.updates.requests import parse_subscription
 from master.auth.actions import ANYWHERE, Action
@@ -41,7 +41,7 @@ def _look(api: ApiContext, token: str) -> Sight:
 
 
 @router.websocket("/stream")
-@permit(Action.VIEW_PROJECTS, VISIBLE)
+@permit(Action.VIEW_PROJECTS, FOLLOWED)
 async def stream(socket: WebSocket, api: TheApi) -> None:
     """Authenticated at the start as every route; from then on the hub asks again and again."""
     # Not the socket's own methods: after an answer in HTTP they take no second disconnect.

@@ -39,7 +39,7 @@ def declarations(described: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "openapi.json", Path(folder) / "openapi.d.ts"
         source.write_text(json.dumps({"info": {"title": "Windlass"}} | described))
-        done = run_node(_GENERATOR, source, "-o", target, "--alphabetize")
+        done = run_node(_GENERATOR, source, "-o", target, "--alphabetize", "--default-non-nullable=false")
         if done.returncode or not target.exists():
             raise SystemExit(done.stdout)
         return target.read_text()

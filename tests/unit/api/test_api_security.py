@@ -36,7 +36,7 @@ OPEN = {
     "/",
     "/det",
     "/det/login",
-    "/det/assets/{version}/{folder}/{name}",
+    "/det/assets/{version}/{name:path}",
     "/agents",
     "/agents/streams",
     "/api/v1/windlass/join",

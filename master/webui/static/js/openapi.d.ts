@@ -4255,7 +4255,7 @@ export interface components {
             };
             key: string;
             /** @default  */
-            parentCheckpoint: string;
+            parentCheckpoint?: string;
         };
         Agent: {
             addresses: string[];
@@ -4346,28 +4346,28 @@ export interface components {
              *       "level": ""
              *     }
              */
-            data: components["schemas"]["AlertData"];
+            data?: components["schemas"]["AlertData"];
             experimentId: number;
             /** @default 0 */
-            trialId: number;
+            trialId?: number;
         };
         AlertData: {
             /** @default  */
-            description: string;
+            description?: string;
             /**
              * @default
              * @enum {string}
              */
-            level: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+            level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
             /** @default  */
-            title: string;
+            title?: string;
         };
         AllGather: {
             data?: {
                 [key: string]: unknown;
             };
             /** @default 1 */
-            numPeers: number;
+            numPeers?: number;
             requestUuid: string;
         };
         Allocation: {
@@ -4415,24 +4415,24 @@ export interface components {
         };
         AssignableRoles: {
             /** @default 0 */
-            limit: number;
+            limit?: number;
             /** @default 0 */
-            offset: number;
+            offset?: number;
             workspaceId?: number | null;
         };
         Assignments: {
             /** @default [] */
-            groupRoleAssignments: components["schemas"]["GroupRole"][];
+            groupRoleAssignments?: components["schemas"]["GroupRole"][];
             /** @default [] */
-            userRoleAssignments: components["schemas"]["UserRole"][];
+            userRoleAssignments?: components["schemas"]["UserRole"][];
         };
         AssignMultipleGroups: {
             /** @default [] */
-            addGroups: number[];
+            addGroups?: number[];
             /** @default [] */
-            removeGroups: number[];
+            removeGroups?: number[];
             /** @default [] */
-            userIds: number[];
+            userIds?: number[];
         };
         AvailableSeries: {
             labels: components["schemas"]["Labels"][];
@@ -4500,7 +4500,7 @@ export interface components {
         };
         BeginBake: {
             /** @default  */
-            instanceType: string;
+            instanceType?: string;
             pool: string;
         };
         BlockedOffer: {
@@ -4512,11 +4512,11 @@ export interface components {
         /** @description By ids, by names, or both. The pool is named by the path, too. */
         BoundWorkspaces: {
             /** @default  */
-            resourcePoolName: string;
+            resourcePoolName?: string;
             /** @default [] */
-            workspaceIds: number[];
+            workspaceIds?: number[];
             /** @default [] */
-            workspaceNames: string[];
+            workspaceNames?: string[];
         };
         BoundWorkspacesReply: {
             pagination: components["schemas"]["Pagination"];
@@ -4663,7 +4663,7 @@ export interface components {
         ContinueExperiment: {
             id: number;
             /** @default  */
-            overrideConfig: string;
+            overrideConfig?: string;
         };
         CostRow: {
             bootUsd: number;
@@ -4696,58 +4696,58 @@ export interface components {
         };
         CreateExperiment: {
             /** @default false */
-            activate: boolean;
+            activate?: boolean;
             /** @default  */
-            config: string;
+            config?: string;
             /** @default [] */
-            modelDefinition: components["schemas"]["FileBody"][];
+            modelDefinition?: components["schemas"]["FileBody"][];
             /** @default 0 */
-            parentId: number;
+            parentId?: number;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default  */
-            template: string;
+            template?: string;
             /** @default false */
-            unmanaged: boolean;
+            unmanaged?: boolean;
             /** @default false */
-            validateOnly: boolean;
+            validateOnly?: boolean;
         };
         CreateGenericTask: {
             /** @default  */
-            config: string;
+            config?: string;
             /** @default [] */
-            contextDirectory: components["schemas"]["FileBody"][];
+            contextDirectory?: components["schemas"]["FileBody"][];
             /** @default  */
-            forkedFrom: string;
+            forkedFrom?: string;
             /** @default false */
-            inheritContext: boolean;
+            inheritContext?: boolean;
             /** @default false */
-            noPause: boolean;
+            noPause?: boolean;
             /** @default  */
-            parentId: string;
+            parentId?: string;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
         };
         CreateGroup: {
             /** @default [] */
-            addUsers: number[];
+            addUsers?: number[];
             /** @default  */
-            name: string;
+            name?: string;
         };
         CreateProject: {
             /** @default  */
-            description: string;
+            description?: string;
             key?: string | null;
             name: string;
         };
         CreateTrial: {
             /** @default 0 */
-            experimentId: number;
+            experimentId?: number;
             hparams?: {
                 [key: string]: unknown;
             };
             /** @default false */
-            unmanaged: boolean;
+            unmanaged?: boolean;
         };
         CreateWorkspace: {
             agentUserGroup?: components["schemas"]["AgentUser"] | null;
@@ -4761,13 +4761,13 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /** @default  */
-            defaultAuxPool: string;
+            defaultAuxPool?: string;
             /** @default  */
-            defaultAuxResourcePool: string;
+            defaultAuxResourcePool?: string;
             /** @default  */
-            defaultComputePool: string;
+            defaultComputePool?: string;
             /** @default  */
-            defaultComputeResourcePool: string;
+            defaultComputeResourcePool?: string;
             name: string;
         };
         DataPoint: {
@@ -4781,7 +4781,7 @@ export interface components {
         };
         DeleteCheckpoints: {
             /** @default [] */
-            checkpointUuids: string[];
+            checkpointUuids?: string[];
         };
         DeletionBegunReply: {
             completed: boolean;
@@ -4816,14 +4816,14 @@ export interface components {
         DeviceType: "TYPE_UNSPECIFIED" | "TYPE_CPU" | "TYPE_CUDA" | "TYPE_ROCM";
         Disable: {
             /** @default false */
-            drain: boolean;
+            drain?: boolean;
         };
         EarlyExit: {
             /**
              * @default
              * @enum {string}
              */
-            reason: "" | "EXITED_REASON_UNSPECIFIED" | "EXITED_REASON_INVALID_HP" | "EXITED_REASON_INIT_INVALID_HP";
+            reason?: "" | "EXITED_REASON_UNSPECIFIED" | "EXITED_REASON_INVALID_HP" | "EXITED_REASON_INIT_INVALID_HP";
         };
         /** @description `{}` */
         Empty: Record<string, never>;
@@ -4916,19 +4916,19 @@ export interface components {
         };
         FieldMask: {
             /** @default [] */
-            paths: string[];
+            paths?: string[];
         };
         /** @description One file or directory. */
         FileBody: {
             /** @default  */
-            content: string;
+            content?: string;
             /** @default 420 */
-            mode: number;
+            mode?: number;
             /** @default 0 */
-            mtime: number;
+            mtime?: number;
             path: string;
             /** @default 48 */
-            type: number;
+            type?: number;
         };
         FileNode: {
             contentLength: number;
@@ -4952,19 +4952,19 @@ export interface components {
         Filters: {
             archived?: boolean | null;
             /** @default  */
-            description: string;
+            description?: string;
             /** @default [] */
-            excludedExperimentIds: number[];
+            excludedExperimentIds?: number[];
             /** @default [] */
-            labels: string[];
+            labels?: string[];
             /** @default  */
-            name: string;
+            name?: string;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default [] */
-            states: ("" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_PAUSED" | "STATE_STOPPING_COMPLETED" | "STATE_STOPPING_CANCELED" | "STATE_STOPPING_ERROR" | "STATE_STOPPING_KILLED" | "STATE_COMPLETED" | "STATE_CANCELED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_DELETING" | "STATE_DELETE_FAILED" | "STATE_QUEUED" | "STATE_PULLING" | "STATE_STARTING" | "STATE_RUNNING")[];
+            states?: ("" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_PAUSED" | "STATE_STOPPING_COMPLETED" | "STATE_STOPPING_CANCELED" | "STATE_STOPPING_ERROR" | "STATE_STOPPING_KILLED" | "STATE_COMPLETED" | "STATE_CANCELED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_DELETING" | "STATE_DELETE_FAILED" | "STATE_QUEUED" | "STATE_PULLING" | "STATE_STARTING" | "STATE_RUNNING")[];
             /** @default [] */
-            userIds: number[];
+            userIds?: number[];
         };
         /** @enum {string} */
         FittingPolicy: "FITTING_POLICY_UNSPECIFIED" | "FITTING_POLICY_BEST" | "FITTING_POLICY_WORST" | "FITTING_POLICY_KUBERNETES" | "FITTING_POLICY_SLURM" | "FITTING_POLICY_PBS";
@@ -5129,11 +5129,11 @@ export interface components {
         };
         GetGroups: {
             /** @default 0 */
-            limit: number;
+            limit?: number;
             /** @default  */
-            name: string;
+            name?: string;
             /** @default 0 */
-            offset: number;
+            offset?: number;
             userId?: number | null;
         };
         GetNotebookReply: {
@@ -5285,10 +5285,10 @@ export interface components {
             agentId: string;
             instanceId?: string | null;
             /** @default  */
-            pool: string;
+            pool?: string;
             protocol: number;
             /** @default  */
-            version: string;
+            version?: string;
         };
         JoinToken: {
             agents: string[];
@@ -5314,7 +5314,7 @@ export interface components {
         };
         KillGenericTask: {
             /** @default false */
-            killFromRoot: boolean;
+            killFromRoot?: boolean;
         };
         Labels: {
             agentId: string;
@@ -5373,38 +5373,38 @@ export interface components {
                 [key: string]: unknown;
             };
             /** @default [] */
-            files: components["schemas"]["FileBody"][];
+            files?: components["schemas"]["FileBody"][];
             /** @default false */
-            preview: boolean;
+            preview?: boolean;
             /** @default  */
-            templateName: string;
+            templateName?: string;
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
         };
         LaunchTensorboard: {
             config?: {
                 [key: string]: unknown;
             };
             /** @default [] */
-            experimentIds: number[];
+            experimentIds?: number[];
             /** @default [] */
-            files: components["schemas"]["FileBody"][];
+            files?: components["schemas"]["FileBody"][];
             filters?: components["schemas"]["TensorboardFilters"] | null;
             /** @default false */
-            preview: boolean;
+            preview?: boolean;
             /** @default  */
-            templateName: string;
+            templateName?: string;
             /** @default [] */
-            trialIds: number[];
+            trialIds?: number[];
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
         };
         /** @enum {string} */
         LaunchWarning: "LAUNCH_WARNING_UNSPECIFIED" | "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED";
         Leave: {
             agentId: string;
             /** @default false */
-            stop: boolean;
+            stop?: boolean;
         };
         /** @description Of a job that the caller may not see: what it takes of the pool. */
         LimitedJob: {
@@ -5491,9 +5491,9 @@ export interface components {
         };
         ListRoles: {
             /** @default 0 */
-            limit: number;
+            limit?: number;
             /** @default 0 */
-            offset: number;
+            offset?: number;
         };
         LiveTasksReply: {
             allocationIdToSummary: {
@@ -5513,11 +5513,11 @@ export interface components {
         };
         Login: {
             /** @default false */
-            isHashed: boolean;
+            isHashed?: boolean;
             /** @default  */
-            password: string;
+            password?: string;
             /** @default  */
-            username: string;
+            username?: string;
         };
         LoginReply: {
             token: string;
@@ -5532,9 +5532,9 @@ export interface components {
              * @default
              * @enum {string}
              */
-            level: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+            level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
             /** @default  */
-            log: string;
+            log?: string;
             rankId?: number | null;
             stdtype?: string | null;
             taskId: string;
@@ -5546,7 +5546,7 @@ export interface components {
              * @default
              * @enum {string}
              */
-            level: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+            level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
         };
         /**
          * @description How capacity is sold. In the order in which the planner prefers them at an equal price.
@@ -5743,7 +5743,7 @@ export interface components {
         MoveExperiments: {
             destinationProjectId: number;
             /** @default [] */
-            experimentIds: number[];
+            experimentIds?: number[];
             filters?: components["schemas"]["Filters"] | null;
         };
         MoveModel: {
@@ -5755,15 +5755,15 @@ export interface components {
         MoveRuns: {
             destinationProjectId: number;
             /** @default  */
-            filter: string;
+            filter?: string;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default [] */
-            runIds: number[];
+            runIds?: number[];
             /** @default false */
-            skipMultitrial: boolean;
+            skipMultitrial?: boolean;
             /** @default 0 */
-            sourceProjectId: number;
+            sourceProjectId?: number;
         };
         NamespaceBindingsReply: {
             namespaceBindings: {
@@ -5777,17 +5777,17 @@ export interface components {
         NewJoinToken: {
             agents?: string[];
             /** @default false */
-            anyNumber: boolean;
+            anyNumber?: boolean;
             /** @default  */
-            description: string;
+            description?: string;
             /** @default default */
-            pool: string;
+            pool?: string;
             /** @default false */
-            untilRevoked: boolean;
+            untilRevoked?: boolean;
             /** @default 1 */
-            uses: number;
+            uses?: number;
             /** @default 3600 */
-            validS: number;
+            validS?: number;
         };
         NewJoinTokenReply: {
             certFingerprint: string;
@@ -5803,9 +5803,9 @@ export interface components {
         };
         Note: {
             /** @default  */
-            contents: string;
+            contents?: string;
             /** @default  */
-            name: string;
+            name?: string;
         };
         Notebook: {
             container: components["schemas"]["Container"] | null;
@@ -5838,7 +5838,7 @@ export interface components {
         };
         OfCheckpoint: {
             /** @default  */
-            uuid: string;
+            uuid?: string;
         };
         Offer: {
             instanceType: string;
@@ -5891,7 +5891,7 @@ export interface components {
         Password: string;
         Patch: {
             /** @default [] */
-            checkpoints: components["schemas"]["PatchOne"][];
+            checkpoints?: components["schemas"]["PatchOne"][];
         };
         PatchCheckpointStorage: {
             saveExperimentBest?: number | null;
@@ -5918,13 +5918,13 @@ export interface components {
              *       }
              *     }
              */
-            config: components["schemas"]["SomeConfig"];
+            config?: components["schemas"]["SomeConfig"];
             /**
              * @default {
              *       "paths": []
              *     }
              */
-            fieldMask: components["schemas"]["FieldMask"];
+            fieldMask?: components["schemas"]["FieldMask"];
         };
         PatchModel: {
             description?: string | null;
@@ -5935,9 +5935,9 @@ export interface components {
             name?: string | null;
             notes?: string | null;
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
             /** @default  */
-            workspaceName: string;
+            workspaceName?: string;
         };
         PatchOne: {
             resources?: components["schemas"]["Remaining"] | null;
@@ -5957,14 +5957,14 @@ export interface components {
         PatchToken: {
             description?: string | null;
             /** @default false */
-            setRevoked: boolean;
+            setRevoked?: boolean;
         };
         PatchTrial: {
             /**
              * @default
              * @enum {string}
              */
-            state: "" | "STATE_UNSPECIFIED" | "STATE_RUNNING" | "STATE_ACTIVE" | "STATE_CANCELED" | "STATE_COMPLETED" | "STATE_ERROR";
+            state?: "" | "STATE_UNSPECIFIED" | "STATE_RUNNING" | "STATE_ACTIVE" | "STATE_CANCELED" | "STATE_COMPLETED" | "STATE_ERROR";
         };
         PatchUser: {
             active?: boolean | null;
@@ -5972,17 +5972,17 @@ export interface components {
             agentUserGroup?: components["schemas"]["AgentUserGroupFields"] | null;
             displayName?: string | null;
             /** @default false */
-            isHashed: boolean;
+            isHashed?: boolean;
             password?: string | null;
             remote?: boolean | null;
             username?: string | null;
         };
         PatchUsers: {
             /** @default false */
-            activate: boolean;
+            activate?: boolean;
             filters?: components["schemas"]["UserFilters"] | null;
             /** @default [] */
-            userIds: number[];
+            userIds?: number[];
         };
         PatchVersion: {
             checkpoint?: components["schemas"]["OfCheckpoint"] | null;
@@ -6009,13 +6009,13 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /** @default  */
-            defaultAuxPool: string;
+            defaultAuxPool?: string;
             /** @default  */
-            defaultAuxResourcePool: string;
+            defaultAuxResourcePool?: string;
             /** @default  */
-            defaultComputePool: string;
+            defaultComputePool?: string;
             /** @default  */
-            defaultComputeResourcePool: string;
+            defaultComputeResourcePool?: string;
             name?: string | null;
         };
         Permission: {
@@ -6040,9 +6040,9 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /** @default  */
-            experiment: string;
+            experiment?: string;
             /** @default  */
-            template: string;
+            template?: string;
         };
         Pool: {
             agents: number;
@@ -6080,34 +6080,34 @@ export interface components {
              * @default
              * @enum {string}
              */
-            activityType: "" | "ACTIVITY_TYPE_UNSPECIFIED" | "ACTIVITY_TYPE_GET";
+            activityType?: "" | "ACTIVITY_TYPE_UNSPECIFIED" | "ACTIVITY_TYPE_GET";
             /** @default 0 */
-            entityId: number;
+            entityId?: number;
             /**
              * @default
              * @enum {string}
              */
-            entityType: "" | "ENTITY_TYPE_UNSPECIFIED" | "ENTITY_TYPE_PROJECT";
+            entityType?: "" | "ENTITY_TYPE_UNSPECIFIED" | "ENTITY_TYPE_PROJECT";
         };
         PostedBatch: {
             /** @default [] */
-            batches: number[];
+            batches?: number[];
             labels: components["schemas"]["PostedLabels"];
             /** @default [] */
-            timestamps: string[];
+            timestamps?: string[];
             /** @default [] */
-            values: number[];
+            values?: number[];
         };
         PostedLabels: {
             /** @default  */
-            agentId: string;
+            agentId?: string;
             /** @default  */
-            gpuUuid: string;
+            gpuUuid?: string;
             /**
              * @default
              * @enum {string}
              */
-            metricType: "" | "PROFILER_METRIC_TYPE_UNSPECIFIED" | "PROFILER_METRIC_TYPE_SYSTEM" | "PROFILER_METRIC_TYPE_TIMING" | "PROFILER_METRIC_TYPE_MISC";
+            metricType?: "" | "PROFILER_METRIC_TYPE_UNSPECIFIED" | "PROFILER_METRIC_TYPE_SYSTEM" | "PROFILER_METRIC_TYPE_TIMING" | "PROFILER_METRIC_TYPE_MISC";
             name: string;
             trialId: number;
         };
@@ -6119,27 +6119,27 @@ export interface components {
         };
         PostMetrics: {
             /** @default [] */
-            batches: components["schemas"]["PostedBatch"][];
+            batches?: components["schemas"]["PostedBatch"][];
         };
         PostModel: {
             /** @default  */
-            description: string;
+            description?: string;
             /** @default [] */
-            labels: string[];
+            labels?: string[];
             metadata?: {
                 [key: string]: unknown;
             };
             name: string;
             /** @default  */
-            notes: string;
+            notes?: string;
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
             /** @default  */
-            workspaceName: string;
+            workspaceName?: string;
         };
         PostSettings: {
             /** @default [] */
-            settings: components["schemas"]["SettingFields"][];
+            settings?: components["schemas"]["SettingFields"][];
         };
         /** @description Named by the path. */
         PostTemplate: {
@@ -6147,56 +6147,56 @@ export interface components {
                 [key: string]: unknown;
             };
             /** @default  */
-            name: string;
+            name?: string;
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
         };
         PostToken: {
             /** @default  */
-            description: string;
+            description?: string;
             /** @default  */
-            lifespan: string;
+            lifespan?: string;
             /** @default 0 */
-            userId: number;
+            userId?: number;
         };
         PostUser: {
             /** @default false */
-            isHashed: boolean;
+            isHashed?: boolean;
             /** @default  */
-            password: string;
+            password?: string;
             user?: components["schemas"]["UserFields"];
         };
         PostVersion: {
             checkpointUuid: string;
             /** @default  */
-            comment: string;
+            comment?: string;
             /** @default [] */
-            labels: string[];
+            labels?: string[];
             metadata?: {
                 [key: string]: unknown;
             };
             /** @default  */
-            name: string;
+            name?: string;
             /** @default  */
-            notes: string;
+            notes?: string;
         };
         PostWebhook: {
             /**
              * @default
              * @enum {string}
              */
-            mode: "" | "WEBHOOK_MODE_UNSPECIFIED" | "WEBHOOK_MODE_WORKSPACE" | "WEBHOOK_MODE_SPECIFIC";
+            mode?: "" | "WEBHOOK_MODE_UNSPECIFIED" | "WEBHOOK_MODE_WORKSPACE" | "WEBHOOK_MODE_SPECIFIC";
             name: string;
             /** @default [] */
-            triggers: components["schemas"]["TriggerBody"][];
+            triggers?: components["schemas"]["TriggerBody"][];
             url: string;
             /**
              * @default
              * @enum {string}
              */
-            webhookType: "" | "WEBHOOK_TYPE_UNSPECIFIED" | "WEBHOOK_TYPE_DEFAULT" | "WEBHOOK_TYPE_SLACK";
+            webhookType?: "" | "WEBHOOK_TYPE_UNSPECIFIED" | "WEBHOOK_TYPE_DEFAULT" | "WEBHOOK_TYPE_SLACK";
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
         };
         PreemptionReply: {
             deadline?: string | null;
@@ -6212,7 +6212,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /** @default 0 */
-            seed: number;
+            seed?: number;
         };
         PreviewSearchReply: {
             summary: components["schemas"]["SearchSummary"];
@@ -6233,9 +6233,9 @@ export interface components {
         ProfilerMetricType: "PROFILER_METRIC_TYPE_SYSTEM" | "PROFILER_METRIC_TYPE_TIMING" | "PROFILER_METRIC_TYPE_MISC";
         Progress: {
             /** @default true */
-            isRaw: boolean;
+            isRaw?: boolean;
             /** @default 0 */
-            progress: number;
+            progress?: number;
         };
         Project: {
             archived: boolean;
@@ -6260,7 +6260,7 @@ export interface components {
         };
         ProjectNotes: {
             /** @default [] */
-            notes: components["schemas"]["Note"][];
+            notes?: components["schemas"]["Note"][];
         };
         ProjectReply: {
             project: components["schemas"]["Project"];
@@ -6279,9 +6279,9 @@ export interface components {
         PutConfigPolicies: {
             configPolicies: string;
             /** @default  */
-            workloadType: string;
+            workloadType?: string;
             /** @default 0 */
-            workspaceId: number;
+            workspaceId?: number;
         };
         PutExperimentReply: {
             config: {
@@ -6300,14 +6300,14 @@ export interface components {
         /** @description The words of the published API, where an empty one is none. */
         QueueControl: {
             /** @default  */
-            aheadOf: string;
+            aheadOf?: string;
             /** @default  */
-            behindOf: string;
+            behindOf?: string;
             /** @default  */
-            jobId: string;
+            jobId?: string;
             priority?: number | null;
             /** @default  */
-            resourcePool: string;
+            resourcePool?: string;
             weight?: number | null;
         };
         QueueCounts: {
@@ -6389,9 +6389,9 @@ export interface components {
         };
         RemoveFiles: {
             /** @default [] */
-            checkpointGlobs: string[];
+            checkpointGlobs?: string[];
             /** @default [] */
-            checkpointUuids: string[];
+            checkpointUuids?: string[];
         };
         RenameTemplate: {
             newName: string;
@@ -6418,10 +6418,10 @@ export interface components {
              * @default
              * @enum {string}
              */
-            state: "" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_COMPLETED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_PARTIALLY_DELETED";
+            state?: "" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_COMPLETED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_PARTIALLY_DELETED";
             storageId?: number | null;
             /** @default  */
-            taskId: string;
+            taskId?: string;
             uuid: string;
         };
         /** @description `validation_metrics` in the group `validation`, `avg_metrics` in all others. */
@@ -6438,7 +6438,7 @@ export interface components {
         };
         ReportIdle: {
             /** @default false */
-            idle: boolean;
+            idle?: boolean;
         };
         ReportMetrics: {
             group: string;
@@ -6506,7 +6506,7 @@ export interface components {
         };
         RetainLogsOfSome: {
             /** @default [] */
-            experimentIds: number[];
+            experimentIds?: number[];
             filters?: components["schemas"]["Filters"] | null;
             numDays: number;
         };
@@ -6539,7 +6539,7 @@ export interface components {
         };
         RolesById: {
             /** @default [] */
-            roleIds: number[];
+            roleIds?: number[];
         };
         RolesReply: {
             pagination: components["schemas"]["Pagination"];
@@ -6577,7 +6577,7 @@ export interface components {
         };
         RunnerMetadata: {
             /** @default  */
-            state: string;
+            state?: string;
         };
         RunsReply: {
             pagination: components["schemas"]["Pagination"];
@@ -6605,15 +6605,15 @@ export interface components {
         };
         SearchBody: {
             /** @default  */
-            filter: string;
+            filter?: string;
             /** @default 0 */
-            limit: number;
+            limit?: number;
             /** @default 0 */
-            offset: number;
+            offset?: number;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default  */
-            sort: string;
+            sort?: string;
         };
         SearcherReply: {
             brackets: number;
@@ -6665,7 +6665,7 @@ export interface components {
         SettingFields: {
             key: string;
             /** @default  */
-            storagePath: string;
+            storagePath?: string;
             value?: string | null;
         };
         SettingsReply: {
@@ -6746,22 +6746,22 @@ export interface components {
              *       "level": ""
              *     }
              */
-            log: components["schemas"]["LogSettings"];
+            log?: components["schemas"]["LogSettings"];
         };
         /** @description By their ids, or all that the filters find. */
         SomeExperiments: {
             /** @default [] */
-            experimentIds: number[];
+            experimentIds?: number[];
             filters?: components["schemas"]["Filters"] | null;
         };
         /** @description By their ids, or all that the filter finds. */
         SomeRuns: {
             /** @default  */
-            filter: string;
+            filter?: string;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default [] */
-            runIds: number[];
+            runIds?: number[];
         };
         StartedRunReply: {
             storageId?: number;
@@ -6776,11 +6776,11 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /** @default 0 */
-            runId: number;
+            runId?: number;
         };
         StartTrial: {
             /** @default false */
-            resume: boolean;
+            resume?: boolean;
         };
         StoredConfigPoliciesReply: {
             affected: string[];
@@ -6900,19 +6900,19 @@ export interface components {
         TensorboardFilters: {
             archived?: boolean | null;
             /** @default  */
-            description: string;
+            description?: string;
             /** @default [] */
-            excludedExperimentIds: number[];
+            excludedExperimentIds?: number[];
             /** @default [] */
-            labels: string[];
+            labels?: string[];
             /** @default  */
-            name: string;
+            name?: string;
             /** @default 0 */
-            projectId: number;
+            projectId?: number;
             /** @default [] */
-            states: ("" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_PAUSED" | "STATE_STOPPING_COMPLETED" | "STATE_STOPPING_CANCELED" | "STATE_STOPPING_ERROR" | "STATE_STOPPING_KILLED" | "STATE_COMPLETED" | "STATE_CANCELED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_DELETING" | "STATE_DELETE_FAILED" | "STATE_QUEUED" | "STATE_PULLING" | "STATE_STARTING" | "STATE_RUNNING")[];
+            states?: ("" | "STATE_UNSPECIFIED" | "STATE_ACTIVE" | "STATE_PAUSED" | "STATE_STOPPING_COMPLETED" | "STATE_STOPPING_CANCELED" | "STATE_STOPPING_ERROR" | "STATE_STOPPING_KILLED" | "STATE_COMPLETED" | "STATE_CANCELED" | "STATE_ERROR" | "STATE_DELETED" | "STATE_DELETING" | "STATE_DELETE_FAILED" | "STATE_QUEUED" | "STATE_PULLING" | "STATE_STARTING" | "STATE_RUNNING")[];
             /** @default [] */
-            userIds: number[];
+            userIds?: number[];
         };
         TensorboardReply: {
             tensorboard: components["schemas"]["Tensorboard"];
@@ -6944,13 +6944,13 @@ export interface components {
         TokenType: "TOKEN_TYPE_UNSPECIFIED" | "TOKEN_TYPE_USER_SESSION" | "TOKEN_TYPE_ACCESS_TOKEN";
         ToldAccelerators: {
             /** @default  */
-            acceleratorType: string;
+            acceleratorType?: string;
             /** @default [] */
-            acceleratorUuids: string[];
+            acceleratorUuids?: string[];
             /** @default  */
-            containerId: string;
+            containerId?: string;
             /** @default  */
-            nodeName: string;
+            nodeName?: string;
         };
         Trial: {
             avoids: string[];
@@ -7021,7 +7021,7 @@ export interface components {
             reportTime?: string | null;
             stepsCompleted?: number | null;
             /** @default 0 */
-            trialId: number;
+            trialId?: number;
             trialRunId: number;
         };
         TrialReply: {
@@ -7065,7 +7065,7 @@ export interface components {
              * @default
              * @enum {string}
              */
-            triggerType: "" | "TRIGGER_TYPE_UNSPECIFIED" | "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE" | "TRIGGER_TYPE_TASK_LOG" | "TRIGGER_TYPE_CUSTOM" | "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED";
+            triggerType?: "" | "TRIGGER_TYPE_UNSPECIFIED" | "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE" | "TRIGGER_TYPE_TASK_LOG" | "TRIGGER_TYPE_CUSTOM" | "TRIGGER_TYPE_METRIC_THRESHOLD_EXCEEDED";
         };
         TriggerReply: {
             condition: {
@@ -7081,26 +7081,26 @@ export interface components {
              * @default
              * @enum {string}
              */
-            level: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+            level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
             /** @default  */
-            log: string;
+            log?: string;
             /** @default  */
-            rank: string;
+            rank?: string;
             stdtype?: string | null;
             taskId: string;
             timestamp?: string | null;
         };
         UpdateGroup: {
             /** @default [] */
-            addUsers: number[];
+            addUsers?: number[];
             /** @default  */
-            name: string;
+            name?: string;
             /** @default [] */
-            removeUsers: number[];
+            removeUsers?: number[];
         };
         UpdateJobQueue: {
             /** @default [] */
-            updates: components["schemas"]["QueueControl"][];
+            updates?: components["schemas"]["QueueControl"][];
         };
         User: {
             active: boolean;
@@ -7123,21 +7123,21 @@ export interface components {
         };
         UserFields: {
             /** @default false */
-            active: boolean;
+            active?: boolean;
             /** @default false */
-            admin: boolean;
+            admin?: boolean;
             agentUserGroup?: components["schemas"]["AgentUserGroupFields"] | null;
             /** @default  */
-            displayName: string;
+            displayName?: string;
             /** @default false */
-            remote: boolean;
+            remote?: boolean;
             /** @default  */
-            username: string;
+            username?: string;
         };
         UserFilters: {
             admin?: boolean | null;
             /** @default  */
-            name: string;
+            name?: string;
         };
         UserReply: {
             user: components["schemas"]["User"];
@@ -7225,7 +7225,7 @@ export interface components {
         };
         WhichFile: {
             /** @default  */
-            path: string;
+            path?: string;
         };
         /** @description Exactly one is given. */
         Workload: {

@@ -52,7 +52,7 @@ test-all: ## Run every test; of each half, at most six that fail get a second at
 	$(MAKE) test-slow
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans $(STAMPS)/webui ## Run the tests marked slow, as test-all does
 	$(BIN)/python -P -m tests.second_attempt -n $(SLOW_WORKERS) $(SPREAD) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu

@@ -18,7 +18,9 @@ _GENERATOR = PACKAGES / "openapi-typescript/bin/cli.js"
 
 
 def document() -> Any:
-    app = DescribedApp(title="Windlass", version="", openapi_url=None, docs_url=None, redoc_url=None)
+    app = DescribedApp(
+        title="Windlass", version="", openapi_url=None, docs_url=None, redoc_url=None
+    )
     app.router.routes.extend(ROUTES)
     return without_titles(app.openapi())
 
@@ -39,7 +41,9 @@ def declarations(described: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "openapi.json", Path(folder) / "openapi.d.ts"
         source.write_text(json.dumps({"info": {"title": "Windlass"}} | described))
-        done = run_node(_GENERATOR, source, "-o", target, "--alphabetize", "--default-non-nullable=false")
+        done = run_node(
+            _GENERATOR, source, "-o", target, "--alphabetize", "--default-non-nullable=false"
+        )
         if done.returncode or not target.exists():
             raise SystemExit(done.stdout)
         return target.read_text()

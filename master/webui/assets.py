@@ -16,7 +16,7 @@ STATIC = Path(__file__).parent / "static"
 RELOAD = "WINDLASS_WEBUI_RELOAD"
 """Set in the environment of a master: files that change are read again. For who writes pages."""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
-_STATIC_IMPORT = re.compile(r'^(?:import|export)\b[^;"]*?"(\.[^"]+)"|\bfrom"(\.[^"]+)"', re.M)
+_STATIC_IMPORT = re.compile(r'^(?:import|export)\b[^;"()]*?"(\.[^"]+)"|\bfrom"(\.[^"]+)"', re.M)
 _SMALL_BYTES = 256
 """Less than this gains nothing from compression."""
 

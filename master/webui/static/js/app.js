@@ -19,7 +19,11 @@ const Page = component(() => {
   const found = match(router.address.value.path);
   const route = found?.route;
   const [loaded, setLoaded] = useState(
-    /** @returns {{ route: unknown, module: PageModule | null, error: Error | null }} */ () => ({ route: null, module: null, error: null }),
+    /** @returns {{ route: unknown, module: PageModule | null, error: Error | null }} */ () => ({
+      route: null,
+      module: null,
+      error: null,
+    }),
   );
   useEffect(() => {
     let isWanted = true;
@@ -32,7 +36,10 @@ const Page = component(() => {
   if (!found) return NoPage({});
   if (loaded.route !== found.route) return h("p", { class: "note", role: "status" }, "Loading…");
   if (!loaded.module) return Outdated({});
-  return Safe({ key: router.address.value.path.split("/").slice(0, 2).join("/"), children: loaded.module.default({ params: found.params }) });
+  return Safe({
+    key: router.address.value.path.split("/").slice(0, 2).join("/"),
+    children: loaded.module.default({ params: found.params }),
+  });
 });
 
 /** A page that fails says so, and the others go on. */
@@ -46,15 +53,31 @@ const Safe = component(
 
 const NoPage = component(() => {
   document.title = "Not found · Windlass";
-  return h("section", null, h("h1", null, "There is no such page"),
-    h("p", null, "The address is unknown, or its page is not there yet: ", h("code", null, "det --help"), " lists what ", h("code", null, "det"), " shows."),
-    h("p", null, h("a", { href: router.href("dashboard") }, "Home")));
+  return h(
+    "section",
+    null,
+    h("h1", null, "There is no such page"),
+    h(
+      "p",
+      null,
+      "The address is unknown, or its page is not there yet: ",
+      h("code", null, "det --help"),
+      " lists what ",
+      h("code", null, "det"),
+      " shows.",
+    ),
+    h("p", null, h("a", { href: router.href("dashboard") }, "Home")),
+  );
 });
 
 const Outdated = component(() =>
-  h("section", { role: "alert" }, h("h1", null, "This page could not be loaded"),
+  h(
+    "section",
+    { role: "alert" },
+    h("h1", null, "This page could not be loaded"),
     h("p", null, "The master was updated, or does not answer."),
-    h("button", { type: "button", onClick: () => location.reload() }, "Load it again")),
+    h("button", { type: "button", onClick: () => location.reload() }, "Load it again"),
+  ),
 );
 
 async function learnWho() {

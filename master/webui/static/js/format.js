@@ -52,7 +52,10 @@ export function count(number, noun) {
 
 /** `STATE_STOPPING_CANCELED`: stopping canceled. @param {string} state */
 export function stateName(state) {
-  return state.replace(/^[A-Z]*STATE_/, "").toLowerCase().replaceAll("_", " ");
+  return state
+    .replace(/^[A-Z]*STATE_/, "")
+    .toLowerCase()
+    .replaceAll("_", " ");
 }
 
 // Colours of terminals, and what moves a cursor or the direction of text.

@@ -25,7 +25,11 @@ const LONGEST_MS = 30_000;
  */
 export function useLive(topic, read, { everyMs = EVERY_MS, isOver = () => false } = {}) {
   const [state, setState] = useState(
-    /** @returns {{ topic: string, data: Data | null, error: Error | null }} */ () => ({ topic, data: null, error: null }),
+    /** @returns {{ topic: string, data: Data | null, error: Error | null }} */ () => ({
+      topic,
+      data: null,
+      error: null,
+    }),
   );
   const current = useRef({ read, isOver });
   current.current = { read, isOver };

@@ -9,16 +9,13 @@ import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Problem } from "../widgets/problem.js";
 import { State } from "../widgets/state.js";
-import { Table } from "../widgets/table.js";
 import { Tabs } from "../widgets/tabs.js";
-import { useWindows } from "../widgets/windows.js";
-import { Actions } from "./experiments.js";
+import { Actions } from "./experiment_actions.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
+import { Trials } from "./trials.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
-/** @typedef {import("../store.js").Schemas["Trial"]} Trial */
-/** @typedef {NonNullable<import("../openapi.js").operations["experiments_list_trials"]["parameters"]["query"]>} Query */
 
 const OVER = new Set(["STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED"]);
 const MOST_CURVES = 50;
@@ -34,25 +31,46 @@ export default component(
   ({ params }) => {
     const id = Number(params.experiment);
     const tab = params.tab ?? "overview";
-    const { data, error, refresh } = useLive(`experiment ${id}`, async (signal) =>
-      (await ok(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal }))).experiment);
+    const { data, error, refresh } = useLive(
+      `experiment ${id}`,
+      async (signal) =>
+        (await ok(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })))
+          .experiment,
+    );
     const name = data?.name ?? `Experiment ${params.experiment}`;
     useEffect(() => void (document.title = `${name} · Windlass`), [name]);
-    if (!data) return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
-    return h("section", { class: tab === "trials" || tab === "logs" ? "full" : "" },
-      h("div", { class: "title" }, h("h1", null, `${data.id} ${data.name}`), State({ state: data.state }),
-        Actions({ selected: new Set([id]), done: refresh })),
+    if (!data)
+      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    return h(
+      "section",
+      { class: tab === "trials" || tab === "logs" ? "full" : "" },
+      h(
+        "div",
+        { class: "title" },
+        h("h1", null, `${data.id} ${data.name}`),
+        State({ state: data.state }),
+        Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data) }),
+      ),
       data.error && h("p", { class: "problem" }, data.error),
       data.waitingReason && h("p", { class: "note" }, data.waitingReason),
-      Tabs({ label: "Parts of the experiment", current: tab,
-        tabs: TABS.map(([part = "", title = ""]) => ({ id: part, title, href: href(`experiments/${id}/${part}`) })) }),
+      Tabs({
+        label: "Parts of the experiment",
+        current: tab,
+        tabs: TABS.map(([part = "", title = ""]) => ({ id: part, title, href: href(`experiments/${id}/${part}`) })),
+      }),
       tab === "overview" && Overview({ experiment: data }),
       tab === "trials" && Trials({ experiment: data }),
       tab === "config" && Configuration({ experiment: data }),
       tab === "logs" && Logs({ experiment: data }),
-      !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of an experiment."));
+      !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of an experiment."),
+    );
   },
 );
+
+/** @param {Experiment} experiment */
+function phaseOf({ state }) {
+  return OVER.has(state) ? "OVER" : state === "STATE_PAUSED" ? "PAUSED" : "ACTIVE";
+}
 
 const Overview = component(
   /** @param {{ experiment: Experiment }} props */
@@ -62,90 +80,79 @@ const Overview = component(
     const best = number(experiment.bestTrialSearcherMetric);
     const facts = [
       ["Progress", percent(number(experiment.progress))],
-      ["Best", experiment.bestTrialId === null ? "" : h("a", { href: href(`experiments/${experiment.id}/trials/${experiment.bestTrialId}`) },
-        `trial ${experiment.bestTrialId}`, best === null ? "" : `: ${value(best)}`)],
+      [
+        "Best",
+        experiment.bestTrialId === null
+          ? ""
+          : h(
+              "a",
+              { href: href(`experiments/${experiment.id}/trials/${experiment.bestTrialId}`) },
+              `trial ${experiment.bestTrialId}`,
+              best === null ? "" : `: ${value(best)}`,
+            ),
+      ],
       ["Metric", experiment.searcherMetric],
       ["Searcher", experiment.searcherType],
       ["Trials", experiment.numTrials],
       ["Started", h("span", { title: fullTime(experiment.startTime) }, time(experiment.startTime))],
       ["Duration", duration(experiment.duration)],
       ["User", experiment.displayName || experiment.username],
-      ["Project", h("a", { href: href(`projects/${experiment.projectId}/experiments`) }, `${experiment.workspaceName} / ${experiment.projectName}`)],
+      [
+        "Project",
+        h(
+          "a",
+          { href: href(`projects/${experiment.projectId}/experiments`) },
+          `${experiment.workspaceName} / ${experiment.projectName}`,
+        ),
+      ],
       ["Pool", experiment.resourcePool],
       ["Checkpoints", `${experiment.checkpointCount} (${bytes(number(experiment.checkpointSize))})`],
       ["Labels", experiment.labels.join(", ")],
     ];
-    return h("div", null,
+    return h(
+      "div",
+      null,
       experiment.description && h("p", null, experiment.description),
-      h("dl", { class: "facts" }, facts.filter(([, fact]) => fact !== "" && fact !== null).map(([title, fact]) =>
-        h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact)))),
-      data && data.pagination.total > MOST_CURVES &&
+      h(
+        "dl",
+        { class: "facts" },
+        facts
+          .filter(([, fact]) => fact !== "" && fact !== null)
+          .map(([title, fact]) => h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact))),
+      ),
+      data &&
+        data.pagination.total > MOST_CURVES &&
         h("p", { class: "note" }, `Curves of the best ${MOST_CURVES} of ${data.pagination.total} trials.`),
       data && MetricCharts({ trials: data.trials, best: experiment.bestTrialId, isOver }),
-      Command({ text: `det experiment describe ${experiment.id}` }));
+      Command({ text: `det experiment describe ${experiment.id}` }),
+    );
   },
 );
 
 /** @param {number} id @param {number} limit */
 function useTrials(id, limit) {
   return useLive(`trials of experiment ${id}`, async (signal) =>
-    ok(api.GET("/api/v1/experiments/{experiment_id}/trials", {
-      params: { path: { experiment_id: id }, query: { limit, sortBy: "SORT_BY_BEST_VALIDATION_METRIC" } }, signal })));
+    ok(
+      api.GET("/api/v1/experiments/{experiment_id}/trials", {
+        params: { path: { experiment_id: id }, query: { limit, sortBy: "SORT_BY_BEST_VALIDATION_METRIC" } },
+        signal,
+      }),
+    ),
+  );
 }
-
-/** @param {Experiment} experiment @returns {import("../widgets/table.js").Column<Trial>[]} */
-function columnsOf(experiment) {
-  const swept = Object.entries(experiment.hyperparameters).filter(([, one]) => isSearched(one)).map(([name]) => name);
-  const metric = experiment.searcherMetric ?? "metric";
-  return [
-    { id: "id", title: "Trial", width: "70px", sort: "SORT_BY_ID", cell: (one) => one.id },
-    { id: "state", title: "State", width: "130px", sort: "SORT_BY_STATE",
-      cell: (one) => State({ state: one.state, reason: one.waitingReason ?? (one.error || null) }) },
-    { id: "best", title: `Best ${metric}`, width: "130px", isNumber: true, sort: "SORT_BY_BEST_VALIDATION_METRIC",
-      cell: (one) => value(number(one.searcherMetricValue)) },
-    ...swept.map((name) => ({ id: `hp.${name}`, title: name, isNumber: true, width: "minmax(90px, 1fr)",
-      cell: (/** @type {Trial} */ one) => value(one.hparams[name]) })),
-    { id: "steps", title: "Steps", width: "80px", isNumber: true, sort: "SORT_BY_BATCHES_PROCESSED", cell: (one) => one.totalBatchesProcessed },
-    { id: "restarts", title: "Restarts", width: "80px", isNumber: true, isMinor: true, sort: "SORT_BY_RESTARTS", cell: (one) => one.restarts },
-    { id: "start", title: "Started", width: "160px", isMinor: true, sort: "SORT_BY_START_TIME",
-      cell: (one) => h("span", { title: fullTime(one.startTime) }, time(one.startTime)) },
-  ];
-}
-
-/** @param {unknown} one */
-function isSearched(one) {
-  return typeof one === "object" && one !== null && "type" in one && one.type !== "const";
-}
-
-const Trials = component(
-  /** @param {{ experiment: Experiment }} props */
-  ({ experiment }) => {
-    const { query } = address.value;
-    const sort = { by: query.get("sort") ?? "SORT_BY_ID", descending: query.get("order") === "down" };
-    const source = useWindows(`trials of experiment ${experiment.id} ${sort.by} ${sort.descending}`, async (offset, limit, signal) => {
-      const asked = { offset, limit, sortBy: /** @type {Query["sortBy"]} */ (sort.by),
-        orderBy: /** @type {Query["orderBy"]} */ (sort.descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC") };
-      const found = await ok(api.GET("/api/v1/experiments/{experiment_id}/trials", {
-        params: { path: { experiment_id: experiment.id }, query: asked }, signal }));
-      return { rows: found.trials, total: found.pagination.total };
-    });
-    return h("div", { class: "fills" },
-      Table({ label: "Trials", columns: columnsOf(experiment), source, rowKey: (one) => one.id,
-        link: (one) => href(`experiments/${experiment.id}/trials/${one.id}`), sort,
-        onSort: ({ by, descending }) => choose({ sort: by, order: descending ? "down" : "" }),
-        empty: h("p", null, "No trials yet: the searcher makes them when the experiment begins.") }),
-      Command({ text: `det experiment list-trials ${experiment.id}` }));
-  },
-);
 
 const Configuration = component(
   /** @param {{ experiment: Experiment }} props */
   ({ experiment }) =>
-    h("div", null,
-      h("h2", null, "As it was submitted"), h("pre", { tabIndex: 0, "aria-label": "Configuration as submitted" }, experiment.originalConfig),
+    h(
+      "div",
+      null,
+      h("h2", null, "As it was submitted"),
+      h("pre", { tabIndex: 0, "aria-label": "Configuration as submitted" }, experiment.originalConfig),
       h("h2", null, "As it runs, with templates, policies and defaults"),
       h("pre", { tabIndex: 0, "aria-label": "Configuration as it runs" }, JSON.stringify(experiment.config, null, 2)),
-      Command({ text: `det experiment config ${experiment.id}` })),
+      Command({ text: `det experiment config ${experiment.id}` }),
+    ),
 );
 
 const Logs = component(
@@ -156,9 +163,20 @@ const Logs = component(
     if (!data) return error ? Problem({ error, retry: refresh }) : null;
     if (!chosen) return h("p", { class: "empty" }, "No trials yet, so no logs.");
     const trial = data.trials.find((one) => one.id === chosen);
-    return h("div", { class: "fills" },
-      h("label", null, "Trial ", h("select", { value: String(chosen), onChange: (event) => choose({ trial: event.currentTarget.value }) },
-        data.trials.map((one) => h("option", { key: one.id, value: String(one.id) }, one.id)))),
-      TrialLogs({ key: chosen, trial: chosen, isOver: trial !== undefined && OVER.has(trial.state) }));
+    return h(
+      "div",
+      { class: "fills" },
+      h(
+        "label",
+        null,
+        "Trial ",
+        h(
+          "select",
+          { value: String(chosen), onChange: (event) => choose({ trial: event.currentTarget.value }) },
+          data.trials.map((one) => h("option", { key: one.id, value: String(one.id) }, one.id)),
+        ),
+      ),
+      TrialLogs({ key: chosen, trial: chosen, isOver: trial !== undefined && OVER.has(trial.state) }),
+    );
   },
 );

@@ -16,22 +16,32 @@ export const TrialLogs = component(
     const filter = { text: query.get("search") ?? "", level: query.get("level") ?? "" };
     return group(
       LogView({
-        topic: `log of trial ${trial}`, label: `Log of trial ${trial}`, filter, isOver,
+        topic: `log of trial ${trial}`,
+        label: `Log of trial ${trial}`,
+        filter,
+        isOver,
         onFilter: ({ text, level }) => choose({ search: text, level }),
-        read: ({ text, level }) => async ({ limit, descending, before, after, signal }) => {
-          /** @type {Query} */
-          const asked = {
-            limit,
-            orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
-            ...(text ? { searchText: text } : {}),
-            ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
-            ...(before ? { timestampBefore: before } : {}),
-            ...(after ? { timestampAfter: after } : {}),
-          };
-          const call = api.GET("/api/v1/trials/{trial_id}/logs", { params: { path: { trial_id: trial }, query: asked }, parseAs: "text", signal });
-          return /** @type {TrialLog[]} */ (await lines(call));
-        },
+        read:
+          ({ text, level }) =>
+          async ({ limit, descending, before, after, signal }) => {
+            /** @type {Query} */
+            const asked = {
+              limit,
+              orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
+              ...(text ? { searchText: text } : {}),
+              ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
+              ...(before ? { timestampBefore: before } : {}),
+              ...(after ? { timestampAfter: after } : {}),
+            };
+            const call = api.GET("/api/v1/trials/{trial_id}/logs", {
+              params: { path: { trial_id: trial }, query: asked },
+              parseAs: "text",
+              signal,
+            });
+            return /** @type {TrialLog[]} */ (await lines(call));
+          },
       }),
-      Command({ text: `det trial logs ${trial}` }));
+      Command({ text: `det trial logs ${trial}` }),
+    );
   },
 );

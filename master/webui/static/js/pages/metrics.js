@@ -35,23 +35,64 @@ export const MetricCharts = component(
     const known = metricsOf(trials);
     const shown = (only ? known.filter((metric) => metric === only) : known).slice(0, MOST_METRICS);
     const ids = trials.map((trial) => trial.id);
-    const { data, error, refresh } = useLive(`metrics ${ids.join()} ${shown.join()}`, async (signal) => {
-      if (!shown.length) return { trials: [] };
-      const asked = { trialIds: ids, metricIds: shown, maxDatapoints: POINTS };
-      return ok(api.GET("/api/v1/trials/time-series", { params: { query: asked }, signal }));
-    }, { isOver: () => isOver });
-    if (!known.length) return h("p", { class: "empty" }, isOver ? "It reported no metrics." : "No metrics yet: training code reports them with ",
-      !isOver && h("code", null, "core_context.train.report_training_metrics"));
-    return h("div", null,
-      h("div", { class: "bar" },
-        h("select", { "aria-label": "Metric", value: only, onChange: (event) => choose({ metric: event.currentTarget.value }) },
-          h("option", { value: "" }, "all metrics"), known.map((metric) => h("option", { key: metric, value: metric }, metric))),
-        h("label", null, h("input", { type: "checkbox", checked: isLog,
-          onChange: (event) => choose({ scale: event.currentTarget.checked ? "log" : "" }) }), " logarithmic")),
-      shown.length < known.length && !only && h("p", { class: "note" }, `The first ${shown.length} of ${known.length} metrics: choose others above.`),
+    const { data, error, refresh } = useLive(
+      `metrics ${ids.join()} ${shown.join()}`,
+      async (signal) => {
+        if (!shown.length) return { trials: [] };
+        const asked = { trialIds: ids, metricIds: shown, maxDatapoints: POINTS };
+        return ok(api.GET("/api/v1/trials/time-series", { params: { query: asked }, signal }));
+      },
+      { isOver: () => isOver },
+    );
+    if (!known.length)
+      return h(
+        "p",
+        { class: "empty" },
+        isOver ? "It reported no metrics." : "No metrics yet: training code reports them with ",
+        !isOver && h("code", null, "core_context.train.report_training_metrics"),
+      );
+    return h(
+      "div",
+      null,
+      h(
+        "div",
+        { class: "bar" },
+        h(
+          "select",
+          { "aria-label": "Metric", value: only, onChange: (event) => choose({ metric: event.currentTarget.value }) },
+          h("option", { value: "" }, "all metrics"),
+          known.map((metric) => h("option", { key: metric, value: metric }, metric)),
+        ),
+        h(
+          "label",
+          null,
+          h("input", {
+            type: "checkbox",
+            checked: isLog,
+            onChange: (event) => choose({ scale: event.currentTarget.checked ? "log" : "" }),
+          }),
+          " logarithmic",
+        ),
+      ),
+      shown.length < known.length &&
+        !only &&
+        h("p", { class: "note" }, `The first ${shown.length} of ${known.length} metrics: choose others above.`),
       error && !data && Problem({ error, retry: refresh }),
-      h("div", { class: "charts" }, data && shown.map((metric) =>
-        LineChart({ key: metric, title: metric, xLabel: "steps", isLog, series: seriesOf(data, metric, best ?? null) }))));
+      h(
+        "div",
+        { class: "charts" },
+        data &&
+          shown.map((metric) =>
+            LineChart({
+              key: metric,
+              title: metric,
+              xLabel: "steps",
+              isLog,
+              series: seriesOf(data, metric, best ?? null),
+            }),
+          ),
+      ),
+    );
   },
 );
 
@@ -64,7 +105,10 @@ function seriesOf(compared, metric, best) {
   const at = metric.indexOf(".");
   const [group, name] = [metric.slice(0, at), metric.slice(at + 1)];
   return compared.trials.flatMap(({ trial, metrics }) => {
-    const points = metrics.filter((one) => one.group === group).flatMap((one) => one.data).filter((point) => name in point.values);
+    const points = metrics
+      .filter((one) => one.group === group)
+      .flatMap((one) => one.data)
+      .filter((point) => name in point.values);
     if (!points.length) return [];
     const byStep = new Map(points.map((point) => [point.batches, number(point.values[name])]));
     const x = [...byStep.keys()].sort((a, b) => a - b);

@@ -27,22 +27,40 @@ export default component(
   ({ params }) => {
     const id = Number(params.trial);
     const tab = params.tab ?? "overview";
-    const { data, error, refresh } = useLive(`trial ${id}`, async (signal) =>
-      (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: id } }, signal }))).trial);
+    const { data, error, refresh } = useLive(
+      `trial ${id}`,
+      async (signal) =>
+        (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: id } }, signal }))).trial,
+    );
     useEffect(() => void (document.title = `Trial ${params.trial} · Windlass`), [params.trial]);
-    if (!data) return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data)
+      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
     const isOver = OVER.has(data.state);
-    return h("section", { class: tab === "logs" ? "full" : "" },
-      h("p", { class: "above" }, h("a", { href: href(`experiments/${data.experimentId}`) }, `Experiment ${data.experimentId}`)),
+    return h(
+      "section",
+      { class: tab === "logs" ? "full" : "" },
+      h(
+        "p",
+        { class: "above" },
+        h("a", { href: href(`experiments/${data.experimentId}`) }, `Experiment ${data.experimentId}`),
+      ),
       h("div", { class: "title" }, h("h1", null, `Trial ${data.id}`), State({ state: data.state })),
       data.error && h("p", { class: "problem" }, data.error),
       data.waitingReason && h("p", { class: "note" }, data.waitingReason),
-      Tabs({ label: "Parts of the trial", current: tab,
-        tabs: TABS.map(([part = "", title = ""]) => ({ id: part, title, href: href(`experiments/${data.experimentId}/trials/${id}/${part}`) })) }),
+      Tabs({
+        label: "Parts of the trial",
+        current: tab,
+        tabs: TABS.map(([part = "", title = ""]) => ({
+          id: part,
+          title,
+          href: href(`experiments/${data.experimentId}/trials/${id}/${part}`),
+        })),
+      }),
       tab === "overview" && Overview({ trial: data }),
       tab === "metrics" && MetricCharts({ trials: [data], isOver }),
       tab === "logs" && TrialLogs({ trial: id, isOver }),
-      !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of a trial."));
+      !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of a trial."),
+    );
   },
 );
 
@@ -62,12 +80,29 @@ const Overview = component(
       ["Avoids", trial.avoids.join(", ")],
       ["Log policy", trial.logPolicyMatched ?? ""],
     ];
-    return h("div", null,
-      h("dl", { class: "facts" }, facts.filter(([, fact]) => fact !== "").map(([title, fact]) =>
-        h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact)))),
+    return h(
+      "div",
+      null,
+      h(
+        "dl",
+        { class: "facts" },
+        facts
+          .filter(([, fact]) => fact !== "")
+          .map(([title, fact]) => h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact))),
+      ),
       h("h2", null, "Hyperparameters"),
-      h("table", null, h("tbody", null, Object.entries(trial.hparams).map(([name, one]) =>
-        h("tr", { key: name }, h("th", { scope: "row" }, name), h("td", null, value(one)))))),
-      Command({ text: `det trial describe ${trial.id}` }));
+      h(
+        "table",
+        null,
+        h(
+          "tbody",
+          null,
+          Object.entries(trial.hparams).map(([name, one]) =>
+            h("tr", { key: name }, h("th", { scope: "row" }, name), h("td", null, value(one))),
+          ),
+        ),
+      ),
+      Command({ text: `det trial describe ${trial.id}` }),
+    );
   },
 );

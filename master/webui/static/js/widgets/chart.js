@@ -1,4 +1,4 @@
-// Lines over steps, by uPlot: drag zooms, a double click shows all again. Beside them the numbers, for who cannot see them.
+// Lines over steps, by uPlot: drag zooms, a double click shows all again. Below are the numbers, for screen readers.
 
 import uPlot from "../../vendor/uplot.js";
 import { useLayoutEffect, useRef } from "../../vendor/hooks.js";
@@ -25,7 +25,13 @@ export const LineChart = component(
   ({ title, xLabel, series, isLog = false }) => {
     const box = useRef(/** @type {HTMLDivElement | null} */ (null));
     const plot = useRef(/** @type {uPlot | null} */ (null));
-    const shape = JSON.stringify([title, xLabel, isLog, theme.value, series.map(({ label, isBest }) => [label, isBest])]);
+    const shape = JSON.stringify([
+      title,
+      xLabel,
+      isLog,
+      theme.value,
+      series.map(({ label, isBest }) => [label, isBest]),
+    ]);
     const data = aligned(series, isLog);
     useLayoutEffect(() => {
       const element = box.current;
@@ -48,30 +54,61 @@ export const LineChart = component(
       const isZoomed = before.length > 0 && (min !== before[0] || max !== before.at(-1));
       drawn.setData(data, !isZoomed);
     });
-    return h("figure", { class: "chart" },
+    return h(
+      "figure",
+      { class: "chart" },
       h("figcaption", null, title),
       h("div", { ref: box, "aria-hidden": true }),
-      Numbers({ title, xLabel, series }));
+      Numbers({ title, xLabel, series }),
+    );
   },
 );
 
 const Numbers = component(
   /** @param {{ title: string, xLabel: string, series: Series[] }} props */
   ({ title, xLabel, series }) =>
-    h("details", null,
+    h(
+      "details",
+      null,
       h("summary", null, "Numbers"),
-      h("div", { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `Numbers of ${title}` },
-        h("table", null,
-          h("thead", null, h("tr", null, ["Series", "Points", "First", "Last", "Smallest", "Largest", `Last ${xLabel}`].map((name) =>
-            h("th", { key: name, scope: "col" }, name)))),
-          h("tbody", null, series.slice(0, MOST_LISTED).map(({ label, x, y }) => {
-            const known = y.filter((one) => one !== null && Number.isFinite(one)).map(Number);
-            const smallest = known.length ? known.reduce((a, b) => Math.min(a, b)) : null;
-            const largest = known.length ? known.reduce((a, b) => Math.max(a, b)) : null;
-            return h("tr", { key: label }, h("th", { scope: "row" }, label),
-              [y.length, y[0], y.at(-1), smallest, largest, x.at(-1)].map((one, index) => h("td", { key: index }, value(one))));
-          })))),
-      series.length > MOST_LISTED && h("p", { class: "note" }, `The first ${MOST_LISTED} of ${series.length} series.`)),
+      h(
+        "div",
+        { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `Numbers of ${title}` },
+        h(
+          "table",
+          null,
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              ["Series", "Points", "First", "Last", "Smallest", "Largest", `Last ${xLabel}`].map((name) =>
+                h("th", { key: name, scope: "col" }, name),
+              ),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            series.slice(0, MOST_LISTED).map(({ label, x, y }) => {
+              const known = y.filter((one) => one !== null && Number.isFinite(one)).map(Number);
+              const smallest = known.length ? known.reduce((a, b) => Math.min(a, b)) : null;
+              const largest = known.length ? known.reduce((a, b) => Math.max(a, b)) : null;
+              return h(
+                "tr",
+                { key: label },
+                h("th", { scope: "row" }, label),
+                [y.length, y[0], y.at(-1), smallest, largest, x.at(-1)].map((one, index) =>
+                  h("td", { key: index }, value(one)),
+                ),
+              );
+            }),
+          ),
+        ),
+      ),
+      series.length > MOST_LISTED && h("p", { class: "note" }, `The first ${MOST_LISTED} of ${series.length} series.`),
+    ),
 );
 
 /**
@@ -95,14 +132,22 @@ function aligned(series, isLog) {
  * @returns {uPlot.Options}
  */
 function options(element, xLabel, series, isLog) {
-  const colour = (/** @type {string} */ token) => getComputedStyle(element).getPropertyValue(token).trim();
-  const [text, line] = [getComputedStyle(element).color, colour("border-top-color") || "#8884"];
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "12px system-ui" };
+  const text = getComputedStyle(element).color;
+  const line = getComputedStyle(element.closest("figure") ?? element).borderTopColor;
+  const axis = {
+    stroke: text,
+    grid: { stroke: line, width: 1 },
+    ticks: { stroke: line, width: 1 },
+    font: "12px system-ui",
+  };
   return {
     width: element.clientWidth || 400,
     height: HEIGHT_PX,
     scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
-    axes: [{ ...axis, label: xLabel, labelSize: 20 }, { ...axis, size: 60 }],
+    axes: [
+      { ...axis, label: xLabel, labelSize: 20 },
+      { ...axis, size: 60 },
+    ],
     legend: { show: series.length <= COLOURS.length, live: true },
     cursor: { drag: { x: true, y: false } },
     series: [

@@ -14,7 +14,12 @@ export const Command = component(
         say("This browser does not let pages copy here: select the text.", "problem");
       }
     };
-    return h("p", { class: "command" }, h("code", null, text), " ",
-      h("button", { type: "button", class: "plain", onClick: copy, "aria-label": `Copy ${text}` }, "copy"));
+    return h(
+      "p",
+      { class: "command" },
+      h("code", null, text),
+      " ",
+      h("button", { type: "button", class: "plain", onClick: copy, "aria-label": `Copy ${text}` }, "copy"),
+    );
   },
 );

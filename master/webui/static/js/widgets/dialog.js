@@ -20,11 +20,17 @@ export const Dialog = component(
       event.preventDefault();
       if (mayClose) onClose();
     };
-    return h("dialog", { ref: element, "aria-labelledby": "dialog-title", onCancel: cancel },
-      h("header", null,
+    return h(
+      "dialog",
+      { ref: element, "aria-labelledby": "dialog-title", onCancel: cancel },
+      h(
+        "header",
+        null,
         h("h2", { id: "dialog-title" }, title),
-        mayClose && h("button", { type: "button", class: "plain", onClick: onClose, "aria-label": "Close" }, "✕")),
-      children);
+        mayClose && h("button", { type: "button", class: "plain", onClick: onClose, "aria-label": "Close" }, "✕"),
+      ),
+      children,
+    );
   },
 );
 
@@ -36,9 +42,12 @@ export const Confirm = component(
       onClose,
       children: [
         h("p", null, text),
-        h("p", { class: "buttons" },
+        h(
+          "p",
+          { class: "buttons" },
           h("button", { type: "button", class: "plain", onClick: onClose }, "Keep it as it is"),
-          h("button", { type: "button", onClick: onConfirm }, verb)),
+          h("button", { type: "button", onClick: onConfirm }, verb),
+        ),
       ],
     }),
 );

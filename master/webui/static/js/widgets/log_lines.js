@@ -34,8 +34,13 @@ function shifted(moment, ms) {
  * @param {boolean} follows
  */
 export function useLogLines(topic, read, follows) {
-  const [state, setState] = useState({ topic, lines: /** @type {Line[]} */ ([]), isComplete: false, isHere: false,
-    error: /** @type {Error | null} */ (null) });
+  const [state, setState] = useState({
+    topic,
+    lines: /** @type {Line[]} */ ([]),
+    isComplete: false,
+    isHere: false,
+    error: /** @type {Error | null} */ (null),
+  });
   const latest = useRef({ state, read });
   latest.current = { state, read };
   const isCurrent = state.topic === topic;
@@ -48,7 +53,12 @@ export function useLogLines(topic, read, follows) {
       const newest = now.topic === topic ? now.lines.at(-1) : undefined;
       try {
         const more = newest
-          ? await ask({ limit: MOST_LINES, descending: false, after: shifted(newest.timestamp, -1), signal: stop.signal })
+          ? await ask({
+              limit: MOST_LINES,
+              descending: false,
+              after: shifted(newest.timestamp, -1),
+              signal: stop.signal,
+            })
           : (await ask({ limit: WINDOW, descending: true, signal: stop.signal })).reverse();
         if (stop.signal.aborted) return;
         setState((old) => {
@@ -61,7 +71,10 @@ export function useLogLines(topic, read, follows) {
       } catch (error) {
         if (stop.signal.aborted) return;
         const problem = error instanceof Error ? error : new Error(String(error));
-        setState((old) => ({ ...(old.topic === topic ? old : { topic, lines: [], isComplete: false, isHere: false }), error: problem }));
+        setState((old) => ({
+          ...(old.topic === topic ? old : { topic, lines: [], isComplete: false, isHere: false }),
+          error: problem,
+        }));
       }
       if (follows) timer = setTimeout(look, EVERY_MS);
     };
@@ -75,12 +88,27 @@ export function useLogLines(topic, read, follows) {
   const older = async () => {
     const first = lines[0];
     if (!first || state.isComplete) return 0;
-    const asked = { limit: WINDOW, descending: true, before: shifted(first.timestamp, 1), signal: new AbortController().signal };
+    const asked = {
+      limit: WINDOW,
+      descending: true,
+      before: shifted(first.timestamp, 1),
+      signal: new AbortController().signal,
+    };
     const more = (await read(asked)).reverse();
     const all = merged(lines, more);
     const added = all.length - lines.length;
-    setState((old) => (old.topic === topic ? { ...old, lines: merged(old.lines, more), isComplete: more.length < WINDOW || !added } : old));
+    setState((old) =>
+      old.topic === topic
+        ? { ...old, lines: merged(old.lines, more), isComplete: more.length < WINDOW || !added }
+        : old,
+    );
     return added;
   };
-  return { lines, older, isComplete: isCurrent && state.isComplete, isHere: isCurrent && state.isHere, error: isCurrent ? state.error : null };
+  return {
+    lines,
+    older,
+    isComplete: isCurrent && state.isComplete,
+    isHere: isCurrent && state.isHere,
+    error: isCurrent ? state.error : null,
+  };
 }

@@ -52,30 +52,84 @@ export const LogView = component(
     }, [total, follows]);
 
     const shown = log.lines.slice(sight.first, sight.last);
-    return h("section", { class: "log" },
-      h("form", { class: "bar", onSubmit: (event) => event.preventDefault() },
-        h("input", { type: "search", placeholder: "Search in the log", "aria-label": "Search in the log", value: filter.text,
-          onChange: (event) => onFilter({ ...filter, text: event.currentTarget.value }) }),
-        h("select", { "aria-label": "Level", value: filter.level,
-          onChange: (event) => onFilter({ ...filter, level: event.currentTarget.value }) },
-          LEVELS.map((level) => h("option", { key: level, value: level }, level || "all levels"))),
-        h("label", null,
-          h("input", { type: "checkbox", checked: follows, onChange: (event) => setFollows(event.currentTarget.checked) }), " follow")),
+    return h(
+      "section",
+      { class: "log" },
+      h(
+        "form",
+        { class: "bar", onSubmit: (event) => event.preventDefault() },
+        h("input", {
+          type: "search",
+          placeholder: "Search in the log",
+          "aria-label": "Search in the log",
+          value: filter.text,
+          onChange: (event) => onFilter({ ...filter, text: event.currentTarget.value }),
+        }),
+        h(
+          "select",
+          {
+            "aria-label": "Level",
+            value: filter.level,
+            onChange: (event) => onFilter({ ...filter, level: event.currentTarget.value }),
+          },
+          LEVELS.map((level) => h("option", { key: level, value: level }, level || "all levels")),
+        ),
+        h(
+          "label",
+          null,
+          h("input", {
+            type: "checkbox",
+            checked: follows,
+            onChange: (event) => setFollows(event.currentTarget.checked),
+          }),
+          " follow",
+        ),
+      ),
       log.error && Problem({ error: log.error }),
-      h("div", { class: "log-lines", ref: box, tabIndex: 0, role: "log", "aria-label": label, "aria-live": "off", onScroll: look },
-        h("div", { class: "log-tall", style: { height: `${sight.tall}px` } },
-          shown.map((line, at) => LogRow({ key: line.id, line, top: sight.top(sight.first + at) }))),
-        log.isHere && !total && h("p", { class: "empty" }, filter.text || filter.level ? "No line is like that." : "No lines yet.")),
-      h("p", { class: "note", role: "status" },
-        log.isHere ? `${count(total, "line")}${log.isComplete ? ", from the beginning" : "; scroll up for older ones"}` : "Loading…"));
+      h(
+        "div",
+        {
+          class: "log-lines",
+          ref: box,
+          tabIndex: 0,
+          role: "log",
+          "aria-label": label,
+          "aria-live": "off",
+          onScroll: look,
+        },
+        h(
+          "div",
+          { class: "log-tall", style: { height: `${sight.tall}px` } },
+          shown.map((line, at) => LogRow({ key: line.id, line, top: sight.top(sight.first + at) })),
+        ),
+        log.isHere &&
+          !total &&
+          h("p", { class: "empty" }, filter.text || filter.level ? "No line is like that." : "No lines yet."),
+      ),
+      h(
+        "p",
+        { class: "note", role: "status" },
+        log.isHere
+          ? `${count(total, "line")}${log.isComplete ? ", from the beginning" : "; scroll up for older ones"}`
+          : "Loading…",
+      ),
+    );
   },
 );
 
 const LogRow = component(
   /** @param {{ line: Line, top: number }} props */
   ({ line, top }) =>
-    h("div", { class: classes("log-line", level(line)), style: { transform: `translateY(${top}px)` }, title: fullTime(line.timestamp) },
-      line.rankId !== null && h("span", { class: "rank" }, `[rank=${line.rankId}] `), plain(line.log)),
+    h(
+      "div",
+      {
+        class: classes("log-line", level(line)),
+        style: { transform: `translateY(${top}px)` },
+        title: fullTime(line.timestamp),
+      },
+      line.rankId !== null && h("span", { class: "rank" }, `[rank=${line.rankId}] `),
+      plain(line.log),
+    ),
 );
 
 /** @param {Line} line */

@@ -14,11 +14,18 @@ export const Problem = component(
   ({ error, retry }) => {
     const isAway = error instanceof AwayError;
     const status = error instanceof ApiError ? error.status : 0;
-    return h("section", { class: "problem-box", role: "alert" },
+    return h(
+      "section",
+      { class: "problem-box", role: "alert" },
       h("h2", null, isAway ? "The master does not answer" : (TITLES.get(status) ?? "This cannot be shown")),
       h("p", null, isAway ? "It is asked again until it does. What runs on agents goes on meanwhile." : error.message),
-      h("p", null,
-        retry && h("button", { type: "button", class: "plain", onClick: retry }, "Try again"), " ",
-        h("a", { href: href("dashboard") }, "Home")));
+      h(
+        "p",
+        null,
+        retry && h("button", { type: "button", class: "plain", onClick: retry }, "Try again"),
+        " ",
+        h("a", { href: href("dashboard") }, "Home"),
+      ),
+    );
   },
 );

@@ -1,60 +1,74 @@
 // The keys of a list: j k move, Enter opens, x selects, Shift+X a range.
 
-import { useState } from "../../vendor/hooks.js";
+import { useRef, useState } from "../../vendor/hooks.js";
 import { go } from "../router.js";
 
 /**
  * @template Row
- * @param {import("./table.js").TableProps<Row> & { total: number, reveal: (index: number) => void, pageRows: number }} list
+ * @typedef {import("./table.js").TableProps<Row>} Props
+ */
+
+/**
+ * @template Row
+ * @param {Props<Row> & { total: number, reveal: (index: number) => void, pageRows: number }} list
  * @returns {{ active: number | null, setActive: (index: number) => void, keys: import("../keys.js").Keys }}
  */
 export function useRowKeys(list) {
-  const { total, source, rowKey, link, selected, onSelect, reveal } = list;
+  const { total, reveal } = list;
   const [active, setActive] = useState(/** @type {number | null} */ (null));
-  const [anchor, setAnchor] = useState(0);
+  // Keys come faster than pages are drawn.
+  const at = useRef({ active, anchor: 0, list });
+  at.current.list = list;
+  const activate = (/** @type {number} */ index) => {
+    at.current.active = index;
+    setActive(index);
+  };
   const move = (/** @type {number} */ to) => {
     if (!total) return;
     const index = Math.max(0, Math.min(total - 1, to));
-    setActive(index);
+    activate(index);
     reveal(index);
   };
-  const next = () => move(active === null ? 0 : active + 1);
-  const previous = () => move(active === null ? 0 : active - 1);
+  const by = (/** @type {number} */ rows) => move(at.current.active === null ? 0 : at.current.active + rows);
   const page = Math.max(1, Math.floor(list.pageRows) - 1);
+  const row = () => (at.current.active === null ? undefined : at.current.list.source.row(at.current.active));
   const open = () => {
-    const row = active === null ? undefined : source.row(active);
-    if (row !== undefined && link) go(link(row));
+    const one = row();
+    if (one !== undefined && list.link) go(list.link(one));
   };
   const select = () => {
-    const row = active === null ? undefined : source.row(active);
-    if (row === undefined || !onSelect) return;
+    const [one, { rowKey, selected, onSelect }] = [row(), at.current.list];
+    if (one === undefined || !onSelect) return;
     const keys = new Set(selected);
-    if (!keys.delete(rowKey(row))) keys.add(rowKey(row));
-    setAnchor(active ?? 0);
+    if (!keys.delete(rowKey(one))) keys.add(rowKey(one));
+    at.current.anchor = at.current.active ?? 0;
     onSelect(keys);
   };
   const selectRange = () => {
-    if (active === null || !onSelect) return;
-    const keys = new Set(selected);
-    for (let index = Math.min(anchor, active); index <= Math.max(anchor, active); index += 1) {
-      const row = source.row(index);
-      if (row !== undefined) keys.add(rowKey(row));
+    const { active: end, anchor, list: now } = at.current;
+    if (end === null || !now.onSelect) return;
+    const keys = new Set(now.selected);
+    for (let index = Math.min(anchor, end); index <= Math.max(anchor, end); index += 1) {
+      const one = now.source.row(index);
+      if (one !== undefined) keys.add(now.rowKey(one));
     }
-    onSelect(keys);
+    now.onSelect(keys);
   };
   return {
     active: active !== null && active < total ? active : null,
-    setActive,
+    setActive: activate,
     keys: {
-      j: next,
-      k: previous,
-      ArrowDown: next,
-      ArrowUp: previous,
-      PageDown: () => move((active ?? 0) + page),
-      PageUp: () => move((active ?? 0) - page),
+      j: () => by(1),
+      k: () => by(-1),
+      ArrowDown: () => by(1),
+      ArrowUp: () => by(-1),
+      PageDown: () => by(page),
+      PageUp: () => by(-page),
       Home: () => move(0),
       End: () => move(total - 1),
-      ...(active === null ? {} : { Enter: open, x: select, X: selectRange }),
+      Enter: open,
+      x: select,
+      X: selectRange,
     },
   };
 }

@@ -24,12 +24,21 @@ export const SessionOver = component(() => {
     title: "Your session has ended",
     mayClose: false,
     onClose: () => {},
-    children: h("form", { onSubmit: submit },
+    children: h(
+      "form",
+      { onSubmit: submit },
       problem && h("p", { class: "problem", role: "alert" }, problem),
       h("label", { for: "username" }, "User"),
-      h("input", { id: "username", name: "username", autocomplete: "username", defaultValue: me.value?.username ?? "", required: true }),
+      h("input", {
+        id: "username",
+        name: "username",
+        autocomplete: "username",
+        defaultValue: me.value?.username ?? "",
+        required: true,
+      }),
       h("label", { for: "password" }, "Password"),
       h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password" }),
-      h("button", null, "Log in")),
+      h("button", null, "Log in"),
+    ),
   });
 });

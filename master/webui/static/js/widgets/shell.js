@@ -24,13 +24,34 @@ export const Shell = component(
     useEffect(() => bind(Object.fromEntries(PLACES.map(({ key, path }) => [key, () => go(href(path))]))), []);
     return group(
       h("a", { class: "skip", href: "#main" }, "To the content"),
-      h("header", { class: "top" },
+      h(
+        "header",
+        { class: "top" },
         h("a", { class: "brand", href: href("dashboard") }, document.documentElement.dataset.cluster || "Windlass"),
-        h("nav", { class: "places", "aria-label": "Pages" },
+        h(
+          "nav",
+          { class: "places", "aria-label": "Pages" },
           PLACES.map(({ title, path, key, begins }) =>
-            h("a", { key: path, href: href(path), title: `${title} (${key})`, "aria-current": begins.includes(here) ? "page" : undefined }, title))),
-        Person({})),
-      isAway.value && h("p", { class: "banner", role: "alert" }, "The master does not answer. What is shown may be old; it is asked again."),
+            h(
+              "a",
+              {
+                key: path,
+                href: href(path),
+                title: `${title} (${key})`,
+                "aria-current": begins.includes(here) ? "page" : undefined,
+              },
+              title,
+            ),
+          ),
+        ),
+        Person({}),
+      ),
+      isAway.value &&
+        h(
+          "p",
+          { class: "banner", role: "alert" },
+          "The master does not answer. What is shown may be old; it is asked again.",
+        ),
       h("main", { id: "main", tabIndex: -1 }, children),
       Notices({}),
       isSessionOver.value && SessionOver({}),
@@ -40,9 +61,20 @@ export const Shell = component(
 
 const Person = component(() => {
   const next = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] ?? "";
-  return h("div", { class: "person" },
-    h("button", { type: "button", class: "plain", onClick: () => (theme.value = next), title: "Light, dark, or as the system has it" },
-      `Theme: ${theme.value || "system"}`),
+  return h(
+    "div",
+    { class: "person" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        onClick: () => (theme.value = next),
+        title: "Light, dark, or as the system has it",
+      },
+      `Theme: ${theme.value || "system"}`,
+    ),
     h("span", null, me.value?.username ?? ""),
-    h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"));
+    h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
+  );
 });

@@ -9,7 +9,11 @@ export const State = component(
   ({ state, reason }) => {
     const name = stateName(state);
     const first = name.split(" ")[0] ?? "";
-    return h("span", { class: `state ${first}`, title: reason ?? undefined },
-      h("span", { "aria-hidden": true }, `${STATES[first.toUpperCase()]?.symbol ?? "·"} `), name);
+    return h(
+      "span",
+      { class: `state ${first}`, title: reason ?? undefined },
+      h("span", { "aria-hidden": true }, `${STATES[first.toUpperCase()]?.symbol ?? "·"} `),
+      name,
+    );
   },
 );

@@ -57,7 +57,7 @@ function drawTable(props) {
   };
   const { active, keys, setActive } = useRowKeys({ ...props, total, reveal, pageRows: view.viewPx / rowPx });
 
-  useEffect(() => bind(keys));
+  useLayoutEffect(() => bind(keys));
   useEffect(() => source.show(sight.first, sight.last));
   useLayoutEffect(() => {
     const element = box.current;
@@ -80,21 +80,47 @@ function drawTable(props) {
   const rows = [];
   for (let index = sight.first; index < sight.last; index += 1) {
     const row = source.row(index);
-    rows.push(Row({ key: index, row, index, top: sight.top(index), rowPx, table: props, isActive: index === active,
-      activate: () => setActive(index) }));
+    rows.push(
+      Row({
+        key: index,
+        row,
+        index,
+        top: sight.top(index),
+        rowPx,
+        table: props,
+        isActive: index === active,
+        activate: () => setActive(index),
+      }),
+    );
   }
   const widths = columns.map((column) => column.width ?? "minmax(80px, 1fr)").join(" ");
   if (source.error && source.total === null) return Problem({ error: source.error, retry: source.refresh });
   if (source.total === 0) return h("div", { class: "empty" }, props.empty);
   return h(
     "div",
-    { class: "table", role: "grid", "aria-label": props.label, "aria-rowcount": source.total === null ? -1 : total + 1,
-      "aria-colcount": columns.length, "aria-busy": source.total === null, "aria-multiselectable": Boolean(onSelect),
-      style: { "--columns": (onSelect ? "28px " : "") + widths } },
+    {
+      class: "table",
+      role: "grid",
+      "aria-label": props.label,
+      "aria-rowcount": source.total === null ? -1 : total + 1,
+      "aria-colcount": columns.length,
+      "aria-busy": source.total === null,
+      "aria-multiselectable": Boolean(onSelect),
+      style: { "--columns": (onSelect ? "28px " : "") + widths },
+    },
     Head({ table: props }),
-    h("div", { class: "table-rows", role: "rowgroup", ref: box, tabIndex: 0, "aria-label": `Rows of ${props.label}`,
-      "aria-activedescendant": active === null ? undefined : rowId(props.label, active) },
-      h("div", { class: "table-tall", role: "presentation", style: { height: `${sight.tall}px` } }, rows)),
+    h(
+      "div",
+      {
+        class: "table-rows",
+        role: "rowgroup",
+        ref: box,
+        tabIndex: 0,
+        "aria-label": `Rows of ${props.label}`,
+        "aria-activedescendant": active === null ? undefined : rowId(props.label, active),
+      },
+      h("div", { class: "table-tall", role: "presentation", style: { height: `${sight.tall}px` } }, rows),
+    ),
     h("div", { class: "table-total", role: "status" }, totals(source.total, selected?.size ?? 0)),
   );
 }
@@ -116,28 +142,51 @@ function totals(total, selected) {
 const Head = component(
   /** @template Row @param {{ table: TableProps<Row> }} props */
   ({ table: { columns, sort, onSort, onSelect } }) =>
-    h("div", { class: "table-head", role: "rowgroup" },
-      h("div", { class: "table-row", role: "row", "aria-rowindex": 1 },
+    h(
+      "div",
+      { class: "table-head", role: "rowgroup" },
+      h(
+        "div",
+        { class: "table-row", role: "row", "aria-rowindex": 1 },
         onSelect && h("span", { class: "cell", role: "columnheader" }, h("span", { class: "unseen" }, "Selected")),
         columns.map((column) => {
           const isSorted = sort !== undefined && sort.by === column.sort;
           const order = isSorted ? (sort.descending ? "descending" : "ascending") : "none";
           const press = () => onSort?.({ by: column.sort ?? "", descending: isSorted && !sort.descending });
-          return h("span",
-            { key: column.id, role: "columnheader", title: column.hint, "aria-sort": column.sort && onSort ? order : undefined,
-              class: classes("cell", column.isNumber && "number", column.isMinor && "minor") },
+          return h(
+            "span",
+            {
+              key: column.id,
+              role: "columnheader",
+              title: column.hint,
+              "aria-sort": column.sort && onSort ? order : undefined,
+              class: classes("cell", column.isNumber && "number", column.isMinor && "minor"),
+            },
             column.sort && onSort
-              ? h("button", { type: "button", class: "sort", onClick: press }, column.title,
-                  h("span", { "aria-hidden": true }, isSorted ? (sort.descending ? " ↓" : " ↑") : ""))
-              : column.title);
-        }))),
+              ? h(
+                  "button",
+                  { type: "button", class: "sort", onClick: press },
+                  column.title,
+                  h("span", { "aria-hidden": true }, isSorted ? (sort.descending ? " ↓" : " ↑") : ""),
+                )
+              : column.title,
+          );
+        }),
+      ),
+    ),
 );
 
 const Row = component(
   /**
    * @template Row
-   * @param {{ row: Row | undefined, index: number, top: number, rowPx: number, table: TableProps<Row>, isActive: boolean,
-   *   activate: () => void }} props
+   * @param {object} props
+   * @param {Row | undefined} props.row
+   * @param {number} props.index
+   * @param {number} props.top
+   * @param {number} props.rowPx
+   * @param {TableProps<Row>} props.table
+   * @param {boolean} props.isActive
+   * @param {() => void} props.activate
    */
   ({ row, index, top, rowPx, table, isActive, activate }) => {
     const { columns, selected, onSelect, rowKey, link } = table;
@@ -148,20 +197,44 @@ const Row = component(
       if (!keys.delete(key)) keys.add(key);
       onSelect?.(keys);
     };
-    return h("div",
-      { class: classes("table-row", isActive && "active", isSelected && "selected"), role: "row", id: rowId(table.label, index),
-        "aria-rowindex": index + 2, "aria-selected": onSelect ? isSelected : undefined, onClick: activate,
-        style: { transform: `translateY(${top}px)`, height: `${rowPx}px` } },
-      onSelect && h("span", { class: "cell select", role: "gridcell" },
-        h("input", { type: "checkbox", tabIndex: -1, checked: isSelected, onChange: toggle, disabled: row === undefined,
-          "aria-label": `Select ${key}` })),
+    return h(
+      "div",
+      {
+        class: classes("table-row", isActive && "active", isSelected && "selected"),
+        role: "row",
+        id: rowId(table.label, index),
+        "aria-rowindex": index + 2,
+        "aria-selected": onSelect ? isSelected : undefined,
+        onClick: activate,
+        style: { transform: `translateY(${top}px)`, height: `${rowPx}px` },
+      },
+      onSelect &&
+        h(
+          "span",
+          { class: "cell select", role: "gridcell" },
+          h("input", {
+            type: "checkbox",
+            tabIndex: -1,
+            checked: isSelected,
+            onChange: toggle,
+            disabled: row === undefined,
+            "aria-label": `Select ${key}`,
+          }),
+        ),
       columns.map((column, at) => {
         const content = row === undefined ? (at ? "" : "…") : column.cell(row);
-        return h("span",
-          { key: column.id, role: "gridcell", "data-title": column.title,
-            class: classes("cell", column.isNumber && "number", column.isMinor && "minor") },
-          at === 0 && row !== undefined && link ? h("a", { href: link(row), tabIndex: -1 }, content) : content);
-      }));
+        return h(
+          "span",
+          {
+            key: column.id,
+            role: "gridcell",
+            "data-title": column.title,
+            class: classes("cell", column.isNumber && "number", column.isMinor && "minor"),
+          },
+          at === 0 && row !== undefined && link ? h("a", { href: link(row), tabIndex: -1 }, content) : content,
+        );
+      }),
+    );
   },
 );
 

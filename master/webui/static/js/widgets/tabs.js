@@ -5,6 +5,11 @@ import { component, h } from "../html.js";
 export const Tabs = component(
   /** @param {{ label: string, tabs: { id: string, title: string, href: string }[], current: string }} props */
   ({ label, tabs, current }) =>
-    h("nav", { class: "tabs", "aria-label": label },
-      tabs.map((tab) => h("a", { key: tab.id, href: tab.href, "aria-current": tab.id === current ? "page" : undefined }, tab.title))),
+    h(
+      "nav",
+      { class: "tabs", "aria-label": label },
+      tabs.map((tab) =>
+        h("a", { key: tab.id, href: tab.href, "aria-current": tab.id === current ? "page" : undefined }, tab.title),
+      ),
+    ),
 );

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +26,6 @@ class ServedWorld:
     world: ApiWorld
     base: str
     """Its address, with a slash at the end."""
-    server: uvicorn.Server
 
 
 @dataclass
@@ -51,14 +50,14 @@ class Visit:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+async def serving(app: ASGIApp) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
         server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        server.capture_signals = nullcontext  # type: ignore[method-assign]
         running = asyncio.create_task(server.serve([listening]))
         try:
-            yield server, listening.getsockname()[1]
+            yield listening.getsockname()[1]
         finally:
             server.should_exit = True
             await running
@@ -66,8 +65,8 @@ async def serving(app: ASGIApp) -> AsyncIterator[tuple[uvicorn.Server, int]]:
 
 @asynccontextmanager
 async def served_world(folder: Path) -> AsyncIterator[ServedWorld]:
-    async with api_world(folder) as world, serving(world.app) as (server, port):
-        yield ServedWorld(world, f"http://127.0.0.1:{port}/", server)
+    async with api_world(folder) as world, serving(world.app) as port:
+        yield ServedWorld(world, f"http://127.0.0.1:{port}/")
 
 
 @asynccontextmanager

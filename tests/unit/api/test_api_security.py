@@ -36,7 +36,7 @@ OPEN = {
     "/",
     "/det",
     "/det/login",
-    "/det/assets/{version}/{folder}/{name}",
+    "/det/assets/{version}/{name}",
     "/agents",
     "/agents/streams",
     "/api/v1/windlass/join",

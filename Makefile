@@ -13,6 +13,7 @@ COMPAT := .compat
 GENERATOR := .generator
 JUPYTER := .jupyter
 AZURITE := .azurite
+WEBUI := .webui
 SCANS := .scans
 AZURITE_VERSION := 3.35.0
 TORCH := .torch
@@ -51,7 +52,7 @@ test-all: ## Run every test; of each half, at most six that fail get a second at
 	$(MAKE) test-slow
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans ## Run the tests marked slow, as test-all does
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans $(STAMPS)/webui ## Run the tests marked slow, as test-all does
 	$(BIN)/python -P -m tests.second_attempt -n $(SLOW_WORKERS) $(SPREAD) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
@@ -70,13 +71,23 @@ torch: $(STAMPS)/torch ## Set up PyTorch, Hugging Face, Lightning, DeepSpeed and
 tensorflow: $(STAMPS)/tensorflow ## Set up TensorFlow's Keras and the published package, for the slow tests of frameworks (large download)
 
 .PHONY: lint
-lint: $(STAMPS)/dev ## Check files, formatting, types and import directions
+lint: $(STAMPS)/dev $(STAMPS)/webui ## Check files, formatting, types, import directions and the pages
 	$(BIN)/python .ci/check_files.py
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.vendor_webui --check
+	$(BIN)/python -m tools.webui_states --check
+	$(BIN)/python -m tools.webui_types --check
+	$(BIN)/python -m tools.check_webui
+
+.PHONY: webui
+webui: $(STAMPS)/webui ## Write the generated files of the pages: libraries, states, types of the API
+	$(BIN)/python -m tools.vendor_webui
+	$(BIN)/python -m tools.webui_states
+	$(BIN)/python -m tools.webui_types
 
 .PHONY: docs
 docs: $(STAMPS)/dev ## Write docs/reference/ from the code
@@ -112,7 +123,7 @@ lock: $(STAMPS)/uv ## Resolve the dependencies again into the lock files
 
 .PHONY: clean
 clean: ## Remove everything that make made
-	rm -rf master/site $(VENV) $(COMPAT) $(GENERATOR) $(JUPYTER) $(AZURITE) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf master/site $(VENV) $(COMPAT) $(GENERATOR) $(JUPYTER) $(AZURITE) $(WEBUI) $(SCANS) $(TORCH) $(STAMPS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # What the setup steps leave behind. Each stamp is newer than what it was made from.
 
@@ -242,6 +253,12 @@ $(STAMPS)/scans: $(STAMPS)/uv tests/integration/deploy/scans/requirements.lock t
 	  $(BIN)/python -m pip download -q --disable-pip-version-check --no-deps --require-hashes \
 	    -r tests/integration/deploy/scans/schemas.lock -d $(SCANS)/schemas; } \
 	  || echo "checkov or the schemas cannot be installed: tests with them are skipped" >&2
+	touch $@
+
+# What checks the pages, from npm, by the Node that pyright brings. No page needs it to be shown.
+$(STAMPS)/webui: $(STAMPS)/dev package.json package-lock.json
+	@echo "setting up the type checker of the pages"
+	$(BIN)/python -m tools.webui_node
 	touch $@
 
 # The emulator of Azure's storage, from npm.

@@ -66,7 +66,7 @@ from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
 from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
-from master.webui import home, pages, sign_in, task_pages
+from master.webui import pages, shell, sign_in, task_pages
 
 ROUTES: Sequence[BaseRoute] = (
     *description.router.routes,
@@ -123,7 +123,7 @@ ROUTES: Sequence[BaseRoute] = (
     *config_policies.router.routes,
     *pool_bindings.router.routes,
     *models.router.routes,
-    *update_socket.ROUTES,
+    *update_socket.router.routes,
     *webhooks.router.routes,
     *webhook_alerts.router.routes,
     *model_versions.router.routes,
@@ -135,9 +135,9 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass_plans.router.routes,
     *monitoring.router.routes,
     *pages.router.routes,
-    *home.router.routes,
     *sign_in.router.routes,
     *task_pages.router.routes,
+    *shell.router.routes,
 )
 
 

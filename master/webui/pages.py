@@ -5,8 +5,8 @@ All links are relative, so that pages work behind a proxy that serves the master
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Coroutine, Mapping
+import re
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from master.api.errors import status_of
 from master.api.permits import public
 from master.api.routing import ApiRoute
+from master.webui.assets import ASSETS
 from windlass.base.errors import NotFound, Unauthenticated, WindlassError
 
 _FOLDER = Path(__file__).parent
-_TYPES = {".css": "text/css", ".js": "text/javascript"}
 _SECURITY = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -40,12 +40,8 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ASSETS = {
-    path.relative_to(_FOLDER / "static").as_posix(): path.read_bytes()
-    for path in sorted((_FOLDER / "static").rglob("*"))
-    if path.suffix in _TYPES
-}
-VERSION = hashlib.sha256(repr(sorted(_ASSETS.items())).encode()).hexdigest()[:16]
+_SHEETS = ["css/tokens.css", "css/states.css", "css/base.css"]
+"""Of pages that need no script."""
 
 
 def root_of(scope: Scope) -> str:
@@ -74,9 +70,13 @@ def error_page(scope: Scope, status: int, message: str) -> HTMLResponse:
 
 
 def _page(scope: Scope, template: str, status: int, **values: object) -> HTMLResponse:
-    root = root_of(scope)
+    root, assets = root_of(scope), ASSETS.current()
     html = _TEMPLATES.get_template(template).render(
-        root=root, assets=f"{root}det/assets/{VERSION}", **values
+        root=root,
+        assets=f"{root}det/assets/{assets.version}",
+        sheets=_SHEETS,
+        app_sheets=[name for name in assets.files if name.endswith(".css") and name not in _SHEETS],
+        **values,
     )
     return HTMLResponse(html, status, headers={**_SECURITY, "cache-control": "no-store"})
 
@@ -129,15 +129,25 @@ def _error_page(request: Request, error: WindlassError) -> Response:
 router = APIRouter(route_class=PageRoute, tags=["pages"])
 
 
-@router.get("/det/assets/{version}/{folder}/{name}")
+@router.get("/det/assets/{version}/{name:path}")
 @public
-async def asset(version: str, folder: str, name: str) -> Response:
+async def asset(request: Request, version: str, name: str) -> Response:
     """A file of a page. Another version has another address."""
-    content = _ASSETS.get(f"{folder}/{name}")
-    if content is None or version != VERSION:
+    assets = ASSETS.current()
+    found = assets.files.get(name)
+    if found is None or (version != assets.version and not ASSETS.reloads):
         raise NotFound("file", name)
-    headers: Mapping[str, str] = {
-        "cache-control": "public, max-age=31536000, immutable",
+    headers = {
+        "cache-control": "no-store" if ASSETS.reloads else "public, max-age=31536000, immutable",
         "x-content-type-options": "nosniff",
+        "vary": "accept-encoding",
     }
-    return Response(content, media_type=_TYPES[Path(name).suffix], headers=headers)
+    content = found.content
+    if found.compressed is not None and takes_gzip(request.headers.get("accept-encoding", "")):
+        content, headers["content-encoding"] = found.compressed, "gzip"
+    return Response(content, media_type=found.media_type, headers=headers)
+
+
+def takes_gzip(accepted: str) -> bool:
+    coding = re.compile(r"gzip\s*(?:;\s*q=(?!0(?:\.0*)?\s*$).*)?", re.IGNORECASE)
+    return any(coding.fullmatch(one.strip()) for one in accepted.split(","))

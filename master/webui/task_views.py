@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from master.api.enums import TaskState
+from windlass.base.states import style_of
 
 MAX_LINE = 400
 """Characters of a log line that are shown."""
@@ -20,14 +21,6 @@ _SENTENCES: Mapping[TaskState, str] = {
     TaskState.WAITING: "It waits for its other containers.",
     TaskState.TERMINATING: "It is being ended.",
     TaskState.TERMINATED: "It has ended.",
-}
-_SYMBOLS: Mapping[TaskState, str] = {
-    TaskState.QUEUED: "○",
-    TaskState.PULLING: "◐",
-    TaskState.STARTING: "◐",
-    TaskState.WAITING: "◐",
-    TaskState.RUNNING: "●",
-    TaskState.TERMINATING: "↺",
 }
 
 
@@ -63,6 +56,7 @@ def task_view(
     `only_for`: its owner, if nobody else but administrators may open it, and who looks is neither.
     """
     over = state is TaskState.TERMINATED
+    style = style_of(state.name)
     why = exit_status if over else reason
     sentence = f"It {_verb(state)}: {why}." if why else _SENTENCES.get(state, "")
     if only_for and not over:
@@ -71,7 +65,7 @@ def task_view(
         sentence = f"{progress} {owner}".lstrip()
     return TaskView(
         state=state.name.lower(),
-        symbol=_SYMBOLS.get(state, "■"),
+        symbol=style.symbol if style is not None else "",
         sentence=sentence,
         lines=tuple(readable(line) for line in lines),
         next="" if only_for else service.removeprefix("/"),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from master.webui.assets import read_assets
+
 ROOT = Path(__file__).parents[3]
 UV = Path(sys.executable).with_name("uv")
 SERVERS_AND_CLOUDS = frozenset(
@@ -58,6 +60,15 @@ def test_the_wheel_has_only_our_packages_at_the_top(wheel: Path) -> None:
         tops = {name.split("/")[0] for name in archive.namelist()}
     packages = {t for t in tops if not t.endswith(".dist-info")}
     assert packages == {"windlass", "master", "provisioner", "rm_backends", "agent_bootstrap"}
+
+
+def test_the_wheel_has_the_pages_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    static = tmp_path / "master/webui/static"
+    assert read_assets(static).version == read_assets().version
+    assert (static / "vendor/preact.LICENSE").is_file()
+    assert list(tmp_path.rglob("*.d.ts")) == [], "types are for the checks of the checkout"
 
 
 def test_the_wheel_carries_data_files(wheel: Path) -> None:

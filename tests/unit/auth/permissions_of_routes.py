@@ -24,6 +24,7 @@ POST /users/setting
 POST /users/setting/reset
 GET //users/me
 GET //det/
+GET //det/{path:path}
 POST /auth/logout
 GET /users
 GET /users/{user_id}

@@ -74,7 +74,8 @@ def test_a_limit_keeps_the_newest(cluster: ScriptedMaster) -> None:
     [
         ("RUNNING", "green"),
         ("ERROR", "red"),
-        ("STOPPING_CANCELED", "yellow"),
+        ("STOPPING_CANCELED", "magenta"),
+        ("CANCELED", "bright_black"),
         ("enabled, 2 of its slots not", "green"),
         ("UNHEARD_OF", ""),
         ("", ""),

@@ -10,24 +10,17 @@ from typing import Any
 
 import typer
 
+from windlass.base.states import style_of
 from windlass.cli.output.terminal import for_terminal
 
 STATE = "State"
 """The header of the column that is coloured."""
-_STYLES = {
-    "green": ("RUNNING", "ENABLED", "BUSY", "READY", "OK", "SCHEDULED"),
-    "cyan": ("QUEUED", "STARTING", "PULLING", "BOOTING", "IDLE", "WAITING"),
-    "yellow": ("PAUSED", "STOPPING", "DRAINING", "TERMINATING", "ENDING", "CANCELED", "WARNING"),
-    "red": ("ERROR", "FAILED", "LOST", "AWAY", "DISABLED", "GONE"),
-    "blue": ("COMPLETED", "TERMINATED"),
-}
-_BY_STATE = {state: colour for colour, states in _STYLES.items() for state in states}
 
 
 def style(state: str) -> str:
     """The colour of a state, by its first word (`enabled, 2 of its slots not`); empty if it has none."""
-    words = state.upper().replace(",", " ").replace("_", " ").split()
-    return _BY_STATE.get(words[0], "") if words else ""
+    found = style_of(state)
+    return found.colour if found is not None else ""
 
 
 def print_json(document: Any) -> None:

@@ -1,11 +1,12 @@
 // Shows how a task gets on, and goes to its service when it is ready.
 
 const EVERY_MS = 1500;
-const stateUrl = document.getElementById("wait").dataset.state;
+const stateUrl = document.getElementById("wait")?.dataset.state ?? "";
 
 /** @param {string} id @param {string} text */
 function show(id, text) {
   const element = document.getElementById(id);
+  if (!element) return;
   // Screen readers read out what is set, even if it is the same.
   if (element.textContent !== text) element.textContent = text;
 }
@@ -17,7 +18,7 @@ async function look() {
   const task = await answer.json();
   if (task.next) return location.replace(document.documentElement.dataset.root + task.next);
   if (task.over) return location.reload();
-  document.querySelector(".state").className = `state ${task.state}`;
+  document.querySelector(".state")?.setAttribute("class", `state ${task.state}`);
   show("symbol", task.symbol);
   show("state", task.state);
   show("sentence", task.sentence);

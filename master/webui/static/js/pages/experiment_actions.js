@@ -1,0 +1,65 @@
+// What can be done to experiments: pause, resume, end, archive.
+
+import { useState } from "../../vendor/hooks.js";
+import { api, ok } from "../api.js";
+import { component, h } from "../html.js";
+import { say } from "../store.js";
+import { Confirm } from "../widgets/dialog.js";
+
+const ACTIONS = /** @type {const} */ ([
+  { verb: "Pause", path: "/api/v1/experiments/{id}/pause", asks: false, of: "ACTIVE" },
+  { verb: "Resume", path: "/api/v1/experiments/{id}/activate", asks: false, of: "PAUSED" },
+  { verb: "Cancel", path: "/api/v1/experiments/{id}/cancel", asks: true, of: "ACTIVE PAUSED" },
+  { verb: "Kill", path: "/api/v1/experiments/{id}/kill", asks: true, of: "ACTIVE PAUSED" },
+  { verb: "Archive", path: "/api/v1/experiments/{id}/archive", asks: false, of: "OVER" },
+]);
+/** @typedef {typeof ACTIONS[number]} Action */
+
+export const Actions = component(
+  /**
+   * @param {object} props
+   * @param {ReadonlySet<string | number>} props.selected
+   * @param {() => void} props.done
+   * @param {"ACTIVE" | "PAUSED" | "OVER"} [props.phase] known of one
+   */
+  ({ selected, done, phase }) => {
+    const [asked, ask] = useState(/** @type {Action | null} */ (null));
+    if (!selected.size) return null;
+    const them = selected.size === 1 ? `experiment ${[...selected][0]}` : `${selected.size} experiments`;
+    const act = async (/** @type {Action} */ action) => {
+      ask(null);
+      for (const key of selected) {
+        try {
+          await ok(api.POST(action.path, { params: { path: { id: Number(key) } } }));
+        } catch (error) {
+          say(`Experiment ${key}: ${error instanceof Error ? error.message : error}`, "problem");
+        }
+      }
+      done();
+    };
+    return h(
+      "div",
+      { class: "bar", role: "toolbar", "aria-label": "Of the selected experiments" },
+      ACTIONS.filter((action) => !phase || action.of.includes(phase)).map((action) =>
+        h(
+          "button",
+          {
+            key: action.verb,
+            type: "button",
+            class: "plain",
+            onClick: () => (action.asks ? ask(action) : void act(action)),
+          },
+          action.verb,
+        ),
+      ),
+      asked &&
+        Confirm({
+          title: `${asked.verb} ${them}?`,
+          text: "What it has computed since its last checkpoint is lost; checkpoints and metrics stay.",
+          verb: asked.verb,
+          onConfirm: () => void act(asked),
+          onClose: () => ask(null),
+        }),
+    );
+  },
+);

@@ -1,0 +1,53 @@
+// A question over the page: Escape and the button close it, the focus goes back to where it was.
+
+import { useLayoutEffect, useRef } from "../../vendor/hooks.js";
+import { component, h } from "../html.js";
+
+/** @typedef {import("../html.js").Children} Children */
+
+export const Dialog = component(
+  /** @param {{ title: string, children: Children, onClose: () => void, mayClose?: boolean }} props */
+  ({ title, children, onClose, mayClose = true }) => {
+    const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+    useLayoutEffect(() => {
+      const before = document.activeElement;
+      element.current?.showModal();
+      return () => {
+        if (before instanceof HTMLElement) before.focus();
+      };
+    }, []);
+    const cancel = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      if (mayClose) onClose();
+    };
+    return h(
+      "dialog",
+      { ref: element, "aria-labelledby": "dialog-title", onCancel: cancel },
+      h(
+        "header",
+        null,
+        h("h2", { id: "dialog-title" }, title),
+        mayClose && h("button", { type: "button", class: "plain", onClick: onClose, "aria-label": "Close" }, "✕"),
+      ),
+      children,
+    );
+  },
+);
+
+export const Confirm = component(
+  /** @param {{ title: string, text: Children, verb: string, onConfirm: () => void, onClose: () => void }} props */
+  ({ title, text, verb, onConfirm, onClose }) =>
+    Dialog({
+      title,
+      onClose,
+      children: [
+        h("p", null, text),
+        h(
+          "p",
+          { class: "buttons" },
+          h("button", { type: "button", class: "plain", onClick: onClose }, "Keep it as it is"),
+          h("button", { type: "button", onClick: onConfirm }, verb),
+        ),
+      ],
+    }),
+);

@@ -1,0 +1,80 @@
+// What is around each page: where one can go, who one is, and whether the master answers.
+
+import { useEffect } from "../../vendor/hooks.js";
+import { component, group, h } from "../html.js";
+import { bind } from "../keys.js";
+import { ROOT, address, go, href } from "../router.js";
+import { isAway, isSessionOver, me, theme } from "../store.js";
+import { Notices } from "./notices.js";
+import { SessionOver } from "./session_over.js";
+
+/** @typedef {{ title: string, path: string, key: string, begins: string[] }} Place */
+
+/** @type {Place[]} */
+const PLACES = [
+  { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
+  { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials"] },
+];
+const THEMES = ["", "light", "dark"];
+
+export const Shell = component(
+  /** @param {{ children: import("../html.js").Children }} props */
+  ({ children }) => {
+    const here = address.value.path.split("/")[0] || "dashboard";
+    useEffect(() => bind(Object.fromEntries(PLACES.map(({ key, path }) => [key, () => go(href(path))]))), []);
+    return group(
+      h("a", { class: "skip", href: "#main" }, "To the content"),
+      h(
+        "header",
+        { class: "top" },
+        h("a", { class: "brand", href: href("dashboard") }, document.documentElement.dataset.cluster || "Windlass"),
+        h(
+          "nav",
+          { class: "places", "aria-label": "Pages" },
+          PLACES.map(({ title, path, key, begins }) =>
+            h(
+              "a",
+              {
+                key: path,
+                href: href(path),
+                title: `${title} (${key})`,
+                "aria-current": begins.includes(here) ? "page" : undefined,
+              },
+              title,
+            ),
+          ),
+        ),
+        Person({}),
+      ),
+      isAway.value &&
+        h(
+          "p",
+          { class: "banner", role: "alert" },
+          "The master does not answer. What is shown may be old; it is asked again.",
+        ),
+      h("main", { id: "main", tabIndex: -1 }, children),
+      Notices({}),
+      isSessionOver.value && SessionOver({}),
+    );
+  },
+);
+
+const Person = component(() => {
+  const next = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] ?? "";
+  return h(
+    "div",
+    { class: "person" },
+    h(
+      "button",
+      {
+        type: "button",
+        class: "plain",
+        onClick: () => (theme.value = next),
+        title: "Light, dark, or as the system has it",
+      },
+      `Theme: ${theme.value || "system"}`,
+    ),
+    h("span", null, me.value?.username ?? ""),
+    h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
+  );
+});

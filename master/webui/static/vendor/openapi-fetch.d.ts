@@ -1,0 +1,2 @@
+export { default } from "openapi-fetch";
+export * from "openapi-fetch";

@@ -18,7 +18,8 @@ import pytest
 
 from tests.fakes.api_world import ApiWorld
 
-FILES = sorted((Path(__file__).parents[2] / "golden" / "conversations").glob("*.txt"))
+FILES = (Path(__file__).parents[2] / "golden" / "conversations").glob("*.txt")
+TEXTS = {file.stem: file.read_text(encoding="utf-8") for file in sorted(FILES)}
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ def differs(expected: Any, found: Any) -> bool:
     return bool(expected != found)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-async def test_a_recorded_conversation(world: ApiWorld, file: Path) -> None:
-    config, _, text = file.read_text(encoding="utf-8").partition("\n\n")
+@pytest.mark.parametrize("name", TEXTS)
+async def test_a_recorded_conversation(world: ApiWorld, name: str) -> None:
+    config, _, text = TEXTS[name].partition("\n\n")
     for number in (0, 1):
         await world.add_agent(f"node-{number}", slots=2, address=f"10.0.0.{number}")
     experiment = await world.create(config)

@@ -449,10 +449,13 @@ async def test_storage_of_a_users_own_is_collected_by_a_task_on_an_agent(
     assert task is not None
     token = world.mint.token(spec.allocation_id)
     left = {"resources": {}}
+    assert (await world.call("GET", "/api/v1/me", token=token)).status_code == 200
     for uuid, status in (("two", 403), ("one", 200)):
         body = {"checkpoints": [{"uuid": uuid, "resources": left}]}
         answer = await world.call("PATCH", "/api/v1/checkpoints", body, token=token)
         assert answer.status_code == status, uuid
+    line = {"taskId": spec.task_id, "log": "gone", "timestamp": "2026-01-01T00:00:01Z"}
+    await world.ok("POST", "/api/v1/task/logs", {"logs": [line]}, token=token)
     agent.exit(spec.container_id, 0)
     await world.collected()
     assert await at.states() == {"one": "DELETED", "two": "COMPLETED"}

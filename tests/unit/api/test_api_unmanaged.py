@@ -137,6 +137,44 @@ async def test_a_recorded_conversation(world: ApiWorld) -> None:
     assert old.status_code == 400, "the process before it"
 
 
+async def test_moved_from_a_laptop_into_a_command_of_the_cluster(world: ApiWorld) -> None:
+    """With the same ids it is the same trial, for whoever logs in there; the laptop is told that it is over."""
+    experiment, trial = await put(world)
+    id_ = trial["id"]
+    await start(world, id_)
+    await world.report(id_, "training", 2, loss=0.5)
+    await save(world, trial, "two", 2)
+    await world.report(id_, "training", 3, loss=0.4)  # beyond the checkpoint
+    agent = await world.add_agent()
+    command = {"config": {"entrypoint": ["python3", "train.py"], "resources": {"slots": 1}}}
+    await world.ok("POST", "/api/v1/commands", command)
+    await agent.until(lambda: agent.containers)
+    (container,) = agent.containers.values()
+    of_task = world.mint.token(container.spec.allocation_id)
+    for method, path, body in (
+        ("PUT", EX1, NEW),
+        ("PUT", "/api/v1/trials", trial_body(experiment)),
+        ("POST", f"/api/v1/trials/{id_}/start", {"trialId": id_, "resume": True}),
+    ):
+        answer = await world.call(method, path, body, token=of_task)
+        assert answer.status_code == 403, "what a task may do by itself"
+    await world.login()  # in the command
+    moved_experiment, moved = await put(world)
+    assert (moved_experiment, moved["id"], moved["taskId"]) == (experiment, id_, trial["taskId"])
+    assert await start(world, id_) == {
+        "trialRunId": 2,
+        "stepsCompleted": 2,
+        "latestCheckpoint": "two",
+    }
+    assert (await world.report(id_, "training", 4, loss=0.3)).status_code == 400, "the laptop"
+    assert (await world.report(id_, "training", 3, run_id=2, loss=0.3)).status_code == 200
+    await world.report(id_, "validation", 3, run_id=2, loss=0.2)
+    done = await patch(world, id_, "STATE_COMPLETED")
+    assert (done["totalBatchesProcessed"], done["searcherMetricValue"]) == (3, 0.2)
+    shown = await experiment_of(world, experiment)
+    assert (shown["state"], shown["unmanaged"]) == ("STATE_COMPLETED", True)
+
+
 async def test_a_laptop_that_sleeps_for_a_day(world: ApiWorld) -> None:
     experiment, trial = await put(world)
     id_ = trial["id"]

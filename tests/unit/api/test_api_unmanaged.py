@@ -148,7 +148,7 @@ async def test_moved_from_a_laptop_into_a_command_of_the_cluster(world: ApiWorld
     agent = await world.add_agent()
     command = {"config": {"entrypoint": ["python3", "train.py"], "resources": {"slots": 1}}}
     await world.ok("POST", "/api/v1/commands", command)
-    await agent.until(lambda: agent.containers)
+    await agent.until(lambda: len(agent.containers) == 1)
     (container,) = agent.containers.values()
     of_task = world.mint.token(container.spec.allocation_id)
     for method, path, body in (

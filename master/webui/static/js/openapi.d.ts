@@ -4606,7 +4606,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             startTime: string | null;
             state: components["schemas"]["TaskState"];
@@ -5814,7 +5816,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             serviceAddress: string;
             startTime: string | null;
@@ -6682,7 +6686,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             privateKey: string;
             publicKey: string;
             resourcePool: string;
@@ -6885,7 +6891,9 @@ export interface components {
             exitStatus: string;
             experimentIds: number[];
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             serviceAddress: string;
             startTime: string | null;

@@ -12,8 +12,8 @@ from master.api.values import time
 from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.tasks import state
-from master.tasks.machine import ends_idle_at
 from master.tasks.interactive_queries import InteractiveRow
+from master.tasks.machine import ends_idle_at
 from master.tasks.service import CheckedTask
 
 _STATES: Mapping[AllocationPhase, TaskState] = {

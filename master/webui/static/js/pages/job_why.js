@@ -73,7 +73,7 @@ const Waiting = component(
             "Expected start",
             one.expectedStart
               ? h("span", { title: fullTime(one.expectedStart) }, time(one.expectedStart))
-              : "not known: it depends on work whose end nobody told",
+              : "unknown: it depends on work without a known run time",
             "From the run times that jobs before it were submitted with",
           ],
         ],

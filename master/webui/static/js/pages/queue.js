@@ -151,7 +151,7 @@ const Queue = component(
         group(
           JobActions({ key: chosen, jobId: chosen, pool, source, done: source.refresh }),
           h(
-            "aside",
+            "section",
             { class: "drawer", "aria-label": "The selected job", tabIndex: 0 },
             Why({ key: chosen, jobId: chosen }),
           ),

@@ -88,7 +88,7 @@ export const KINDS = [
     title: "Commands",
     det: "command",
     page: null,
-    start: "det command run echo hello",
+    start: "det command run",
     connect: () => null,
     load: async (offset, limit, signal) => {
       const query = { ...NEWEST, offset, limit };

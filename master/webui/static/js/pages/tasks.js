@@ -13,6 +13,7 @@ import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { Tabs } from "../widgets/tabs.js";
 import { useWindows } from "../widgets/windows.js";
+import { Launch, mayLaunch } from "./launch.js";
 import { KINDS } from "./task_kinds.js";
 
 /** @typedef {import("./task_kinds.js").Task} Task */
@@ -86,8 +87,25 @@ const Tasks = component(
   ({ kind }) => {
     const source = useWindows(`tasks ${kind.id}`, kind.load);
     const chosen = address.value.query.get("task") ?? "";
+    const [launches, setLaunches] = useState(false);
     useLayoutEffect(() => bind({ Escape: () => choose({ task: "" }) }), []);
     return group(
+      mayLaunch(kind) &&
+        h(
+          "p",
+          null,
+          h("button", { type: "button", class: "plain", onClick: () => setLaunches(true) }, `Start a ${kind.det}…`),
+        ),
+      launches &&
+        Launch({
+          kind,
+          onClose: () => setLaunches(false),
+          onLaunch: (id) => {
+            setLaunches(false);
+            choose({ task: id });
+            source.refresh();
+          },
+        }),
       Table({
         label: kind.title,
         columns: COLUMNS,
@@ -122,7 +140,7 @@ const Chosen = component(
       source.refresh();
     };
     return h(
-      "aside",
+      "section",
       { class: "drawer", "aria-label": "The selected task", tabIndex: 0 },
       h("p", null, h("strong", null, task.name || id), " ", State({ state: task.state }), task.why && ` ${task.why}`),
       Facts({

@@ -22,6 +22,16 @@ const ROUTES = [
   route("experiments/:experiment/:tab?", () => import("./pages/experiment.js")),
   route("experiments/:experiment/trials/:trial/:tab?", () => import("./pages/trial.js")),
   route("trials/:trial/:tab?", () => import("./pages/trial.js")),
+  route("queue/:pool?", () => import("./pages/queue.js")),
+  route("jobs/:job", () => import("./pages/job.js")),
+  route("clusters", () => import("./pages/clusters.js")),
+  route("agents/:agent", () => import("./pages/agent.js")),
+  route("tasks/:kind?", () => import("./pages/tasks.js")),
+  route("tasks/:task/logs", () => import("./pages/task_logs.js")),
+  route("command/:task/logs", () => import("./pages/task_logs.js")),
+  route("jupyter-lab/:task/logs", () => import("./pages/task_logs.js")),
+  route("shell/:task/logs", () => import("./pages/task_logs.js")),
+  route("tensor-board/:task/logs", () => import("./pages/task_logs.js")),
 ];
 
 /**

@@ -14,6 +14,14 @@ import { SessionOver } from "./session_over.js";
 const PLACES = [
   { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
   { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials"] },
+  { title: "Queue", path: "queue", key: "g q", begins: ["queue", "jobs"] },
+  { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents"] },
+  {
+    title: "Tasks",
+    path: "tasks",
+    key: "g t",
+    begins: ["tasks", "command", "jupyter-lab", "shell", "tensor-board"],
+  },
 ];
 const THEMES = ["", "light", "dark"];
 

@@ -18,6 +18,7 @@ import gc
 import json
 import math
 import statistics
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 
-from benchmarks.arguments import arguments, sized
+from benchmarks.arguments import arguments, exit_code, sized
+from benchmarks.calibration import slower
 from benchmarks.decide_pools import pool_in
 from benchmarks.decide_states import VARIANTS, Day, states, used_part
 from master.core.scheduler import POLICIES
@@ -224,7 +226,7 @@ def print_rows(policies: list[str]) -> list[Row]:
 
 def print_whole(policies: list[str]) -> list[WholeRow]:
     heads = f"{'snapshot':>10}{'decide':>9}{'apply':>9}{'ms':>9}{'ratio':>7}"
-    print(f"\n{'with snapshot, apply':<22}{'state':<10}{heads}")
+    print(f"\n{'with snapshot, apply':<22}{'state':<10}{heads}   budget {BUDGET_MS:g} ms")
     rows: list[WholeRow] = []
     for policy in policies:
         for w in whole(policy):
@@ -264,7 +266,7 @@ def print_days(policies: list[str]) -> list[DayRow]:
     return rows
 
 
-def main() -> None:
+def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
@@ -288,15 +290,16 @@ def main() -> None:
             "day": [asdict(live(policy)) for policy in there],
         }
         print(json.dumps(answer))
-        return
+        return 0
     for policy in options.policy:
         if policy not in there:
             print(f"{policy}: not available, left out")
     print_rows(there)
-    print_whole(there)
+    rows = print_whole(there)
     print_growth(there)
     print_days(there)
+    return exit_code(all(row.ratio <= slower() for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

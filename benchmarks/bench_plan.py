@@ -14,11 +14,13 @@ import gc
 import json
 import random
 import statistics
+import sys
 import time
 import tracemalloc
-from math import log
+from math import inf, log
 
-from benchmarks.arguments import arguments, sized
+from benchmarks.arguments import arguments, exit_code, sized
+from benchmarks.calibration import slower
 from benchmarks.ray_planner import ray_plan
 from provisioner.capacity.memory import CapacityMemory
 from provisioner.capacity.refusals import BlockKind, scope_of
@@ -182,7 +184,7 @@ def usd_of(result: Plan) -> float:
     return sum(launch.offer.usd_per_hour * launch.count for launch in result.launches)
 
 
-def main() -> None:
+def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     as_json = parser.parse_args().json
@@ -191,10 +193,12 @@ def main() -> None:
             f"{'gangs':>7} {'shapes':>7} {'nodes':>6} {'ms':>8} {'budget':>7} {'ratio':>6} {'MiB':>6}"
         )
     took: dict[int, float] = {}
+    worst = 0.0
     for gangs, shapes, nodes, budget_ms in [*CASES, (*LARGEST, None)]:
         large = budget_ms is None
         state = make_input(gangs, shapes, nodes, doubled=large)
         ms, result = measure(state, rounds=3 if large else 7)
+        worst = max(worst, ms / (budget_ms or inf))
         assert len(result.reasons) == gangs
         took.setdefault(gangs, ms)
         row: dict[str, object] = {
@@ -217,6 +221,7 @@ def main() -> None:
             f"{gangs:>7} {row['shapes']:>7} {nodes:>6} {ms:>8.2f} {bound} {row['peak_mib']:>6}{grown}"
         )
     beside_ray(as_json)
+    return exit_code(worst <= slower())
 
 
 def beside_ray(as_json: bool) -> None:
@@ -240,4 +245,4 @@ def beside_ray(as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

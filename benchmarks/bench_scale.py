@@ -26,7 +26,8 @@ import orjson
 import psutil
 import yaml
 
-from benchmarks.arguments import arguments, sized
+from benchmarks.arguments import arguments, exit_code, sized
+from benchmarks.calibration import slower
 from benchmarks.scale_load import Agent, Http, Load
 
 SLOTS = 8
@@ -284,7 +285,7 @@ def _exponent(rows: list[Row], values: list[float]) -> str:
     return f"{math.log(last / first) / math.log(rows[-1].live / rows[0].live):.2f}"
 
 
-def main() -> None:
+def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(
@@ -302,9 +303,14 @@ def main() -> None:
     rows = [asyncio.run(measure(live, options.seconds, cores)) for live in options.live]
     if options.json:
         print(json.dumps([asdict(row) for row in rows]))
-        return
+        return 0
     print_rows(rows)
+    bounds = dict.fromkeys(BUDGETS, slower()) | {"memory_mib": 1.0}
+    # NaN, which was not reached, is within no budget.
+    return exit_code(
+        all(getattr(rows[-1], key) <= budget * bounds[key] for key, budget in BUDGETS.items())
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.arguments import arguments, sized
+from benchmarks.arguments import arguments, exit_code, sized
+from benchmarks.calibration import slower
 from tests.real_cluster import RealCluster
 
 BUDGET_S = 1.0
@@ -65,7 +66,7 @@ def measure(runs: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--runs", type=int, default=sized(7, 1))
@@ -73,16 +74,18 @@ def main() -> None:
     found = measure(options.runs)
     if options.json:
         print(json.dumps(found))
-        return
+        return 0
     print("submit -> first line of the user's program, idle agent, process runtime")
     print(f"  bare interpreter   {found['bare_s'] * 1000:7.0f} ms")
     print(
         f"  submitted          {found['submit_s'] * 1000:7.0f} ms (worst {found['worst_s'] * 1000:.0f})"
     )
     print(
-        f"  over the bare one  {found['over_s'] * 1000:7.0f} ms = {found['share_of_budget']:.2f} of the budget"
+        f"  over the bare one  {found['over_s'] * 1000:7.0f} ms = "
+        f"{found['share_of_budget']:.2f} of the budget of {BUDGET_S:g} s"
     )
+    return exit_code(found["share_of_budget"] <= slower())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,6 +16,11 @@ def loop_s() -> float:
     return min(_once() for _ in range(3))
 
 
+def slower() -> float:
+    """By how much this machine is slower than the one that budgets are for."""
+    return loop_s() / REFERENCE_S
+
+
 def _once() -> float:
     start = time.process_time()
     s = 0

@@ -54,6 +54,7 @@ from master.store.repositories.leases import LeaseRepository
 from master.store.store import Store
 from master.templates.service import TemplateService
 from master.tls.serving import ServedTls
+from master.updates.hub import UpdateHub
 from master.wiring.agents import all_pools, fall_back_rules, pilot_sides
 from master.wiring.batch.partitions import partition_memory, with_site_partitions
 from master.wiring.batch.pilots import PilotProviders
@@ -293,6 +294,8 @@ class Master:
             housekeeping(self._store, auth, join_tokens, plane.parts.blobs, options.clock).run()
         )
         group.create_task(Loop("costs", costs.record, interval_s=RECORD_EVERY_S).run())
+        updates = UpdateHub(self._store, auth.rights)
+        group.create_task(updates.run())
         messages = ClusterMessages(self._store, options.clock)
         await messages.load()
         retention = LogRetention(
@@ -337,6 +340,7 @@ class Master:
             projects=plane.projects,
             models=plane.models,
             versions=plane.versions,
+            updates=updates,
             roles=plane.roles,
             reports=plane.reports,
             metadata=plane.metadata,

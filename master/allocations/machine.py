@@ -127,6 +127,8 @@ class AllocationState:
     at_limit: bool = False
     """`preempt_deadline` is the end of the time of its batch job. Not stored: after a restart it is asked again."""
     started_at: datetime | None = None
+    pulled_at: datetime | None = None
+    """When the last of its images was there; None: none had to be pulled, or one is still."""
     ended_at: datetime | None = None
     outcome: Outcome | None = None
 
@@ -153,7 +155,7 @@ class AllocationState:
         was_late = self.kill_reason is not None and self.kill_reason == late_text(self)
         if not (self.acknowledged or was_late):
             return None
-        return (self.ended_at - self.preempt_asked_at).total_seconds()
+        return max(0.0, (self.ended_at - self.preempt_asked_at).total_seconds())
 
     @property
     def has_slots(self) -> bool:
@@ -261,6 +263,7 @@ def container_changed(
         containers=containers,
         phase=_later(state.phase, _PHASE_OF_CONTAINER[phase]),
         started_at=now if running else state.started_at,
+        pulled_at=now if old.phase is ContainerPhase.PULLING else state.pulled_at,
     )
     if phase is ContainerPhase.TERMINATED:
         return _after_exit(state, new, now=now)
@@ -440,7 +443,7 @@ def _close(state: AllocationState, *, now: datetime, unstarted: Outcome | None =
     state = replace(
         state,
         phase=AllocationPhase.TERMINATED,
-        ended_at=now,
+        ended_at=max(now, state.started_at or now),
         outcome=unstarted or _outcome(state, _age_s(state, now)),
         token_hash=None,
     )

@@ -30,6 +30,7 @@ def allocation_changes(uow: UnitOfWork, old: AllocationState | None, new: Alloca
         "status_code": new.outcome.exit_code if new.outcome else None,
         "requested_at": new.requested_at,
         "started_at": new.started_at,
+        "pulled_at": new.pulled_at,
         "ended_at": new.ended_at,
     }
     if old is None or old.id != new.id:

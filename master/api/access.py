@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias, cast
 
-import structlog
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from master.api import audit
 from master.api.services import ApiContext
 from master.auth.actions import CLUSTER, Action, Target
 from master.auth.permissions import allowed, denial
@@ -17,8 +17,6 @@ from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from windlass.base.errors import NotFound, PermissionDenied
 from windlass.base.network import parse_address
-
-log = structlog.get_logger(__name__)
 
 COOKIE = "auth"
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -96,10 +94,10 @@ def require(
     api: ApiContext, principal: Principal, action: Action, target: Target = CLUSTER
 ) -> None:
     """Raises PermissionDenied; NotFound for what the caller may not even see."""
-    if not allowed(principal, action, target):
-        error = denial(principal, action, target, _owner_name(api, target))
-        log.warning("denied", action=str(action), target=str(target), by=str(principal))
-        raise error
+    may = allowed(principal, action, target)
+    audit.decided(principal, action, target, allowed=may)
+    if not may:
+        raise denial(principal, action, target, _owner_name(api, target))
 
 
 def require_password_login(principal: Principal, what: str) -> None:

@@ -51,6 +51,7 @@ from master.api.tasks import routes as tasks
 from master.api.templates import routes as templates
 from master.api.trials import metrics, profiler, run_actions, runs, time_series
 from master.api.trials import routes as trials
+from master.api.updates import socket as update_socket
 from master.api.users import open_sessions, session
 from master.api.users import routes as users
 from master.api.users import settings as user_settings
@@ -122,6 +123,7 @@ ROUTES: Sequence[BaseRoute] = (
     *config_policies.router.routes,
     *pool_bindings.router.routes,
     *models.router.routes,
+    *update_socket.ROUTES,
     *webhooks.router.routes,
     *webhook_alerts.router.routes,
     *model_versions.router.routes,

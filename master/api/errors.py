@@ -225,11 +225,21 @@ async def answer_socket(response: Response, scope: Scope, receive: Receive, send
 
 
 def _line(error: Mapping[str, object]) -> str:
-    """One problem of a request, by field and without echoing the input (it may be a secret, or not be JSON)."""
+    """One problem of a request, by field. Texts of bodies are not echoed: they may be secrets."""
     location = error.get("loc")
     parts = location if isinstance(location, list | tuple) else ()
     if error.get("type") == "json_invalid":
         return "the body is not valid JSON"
     path = ".".join(str(p) for p in parts if p not in ("body", "query", "path"))
     message = str(error.get("msg", "is invalid")).removeprefix("Value error, ")
-    return f"{path or 'body'}: {message}"
+    return f"{path or 'body'}: {message}{_but_is(error.get('input'), in_url=path != '' and parts[0] != 'body')}"
+
+
+def _but_is(given: object, *, in_url: bool) -> str:
+    if isinstance(given, int | float) or (in_url and isinstance(given, str)):
+        return (
+            f", but is {str(given)[:MOST_ECHOED]!r}"
+            if in_url
+            else f", but is {str(given)[:MOST_ECHOED]}"
+        )
+    return ""

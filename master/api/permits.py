@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from master.api import targets
+from master.api import audit, targets
 from master.api.access import note_known, require, token_in
 from master.api.http.middleware import limited
 from master.api.request_models import MAX_ID
@@ -32,11 +32,12 @@ from windlass.base.errors import InvalidArgument
 log = structlog.get_logger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 Find = Callable[[ApiContext, Mapping[str, str], Principal], Awaitable[Target]]
-_READS = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """A metric report or a batch of log lines is far smaller."""
 MAX_PUBLIC_BYTES = 64 * 1024
 """Of somebody that nobody knows."""
+MAX_SHOWN = 100
+"""Characters of a wrong id."""
 MAX_CREATE_BYTES = 130 * 1024 * 1024
 """Creating an experiment or a command: 95 MiB of files, in base64."""
 
@@ -73,6 +74,11 @@ class Permit:
     where: PermitScope
     max_body: int
     """Bytes that it takes."""
+
+    @property
+    def unnamed_target(self) -> Target:
+        """Of a route that does not find one by its path."""
+        return ANYWHERE if self.where in (VISIBLE, SOME) else THE_CLUSTER
 
 
 def permit(
@@ -222,7 +228,9 @@ def _row_id(path: Mapping[str, str], parameter: str) -> int:
     except ValueError:
         id_ = -1
     if not 0 <= id_ <= MAX_ID:
-        raise InvalidArgument(f"{parameter}: must be a number from 0 to {MAX_ID}")
+        raise InvalidArgument(
+            f"{parameter}: must be a number from 0 to {MAX_ID}, but is {path[parameter][:MAX_SHOWN]!r}"
+        )
     return id_
 
 
@@ -253,17 +261,29 @@ class Guard:
         principal = api.services.auth.identify(token_in(scope["headers"]))
         note_known(scope)
         _refuse_nul(scope)
+        with audit.audited(scope):
+            await self._permitted(action, api, principal, scope, receive, send)
+
+    async def _permitted(
+        self,
+        action: Action,
+        api: ApiContext,
+        principal: Principal,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         find = self._permit.where.find
         if find is not None:
             target = await find(api, scope["path_params"], principal)
         else:
-            target = ANYWHERE if self._permit.where in (VISIBLE, SOME) else THE_CLUSTER
+            target = self._permit.unnamed_target
         if self._permit.where is not IN_BODY:
             require(api, principal, action, target)
         # What a task reports is by that task; there is a lot of it.
         by_a_task = action is Action.REPORT and principal.task_id is not None
-        if scope["method"] not in _READS and not by_a_task:
+        if scope["method"] not in audit.READS and not by_a_task:
             log.info("request", action=str(action), target=str(target), by=principal.name)
         scope["principal"] = principal
         scope["visibility"] = visibility(principal, action)
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, audit.noting_refusals(send, principal, action))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Generic, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 import orjson
@@ -24,6 +24,7 @@ from master.api.errors import (
     stream_error,
 )
 from master.api.http.held import ServerStop, WhileWanted
+from master.api.http.permitted import WhilePermitted
 from windlass.base.errors import WindlassError
 
 log = structlog.get_logger(__name__)
@@ -101,7 +102,10 @@ class JsonLines(Response, Generic[R]):
         closing: ServerStop,
         *,
         eager: bool = True,
+        permitted: WhilePermitted | None = None,
     ) -> None:
+        """`permitted`: for one that is followed."""
+        self._permitted = permitted
         self.status_code = 200
         self.background = None
         self.body = b""
@@ -124,7 +128,7 @@ class JsonLines(Response, Generic[R]):
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
             try:
-                async with WhileWanted(receive, self._closing):
+                async with WhileWanted(receive, self._closing), self._permitted or nullcontext():
                     await self._send(first, send)
             except WindlassError as error:
                 await _chunk(send, encode({"error": stream_error(error)}) + b"\n")
@@ -137,6 +141,8 @@ class JsonLines(Response, Generic[R]):
     async def _send(self, first: Sequence[R], send: Send) -> None:
         await _page(send, first)
         async for page in self._pages:
+            if self._permitted is not None:
+                await self._permitted.require()
             await _page(send, page)
 
 

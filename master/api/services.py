@@ -57,6 +57,7 @@ from master.tasks.queries import TaskQueries
 from master.tasks.service import InteractiveService
 from master.templates.queries import TemplateQueries
 from master.templates.service import TemplateService
+from master.updates.hub import UpdateHub
 from master.webhooks.registry import WebhookRegistry
 from master.webhooks.service import WebhookService
 from master.workspace_rules import WorkspaceRules
@@ -215,6 +216,8 @@ class Services:
     models: ModelService
     versions: VersionService
     """Of models."""
+    updates: UpdateHub
+    """Tells clients of what changes."""
     roles: RoleService
     reports: ReportService
     metadata: ExperimentMetadata

@@ -49,6 +49,7 @@ async def allocation_target(api: ApiContext, allocation_id: str) -> Target:
     if task is None:
         return await api.owners.allocation(allocation_id)
     return Target(
+        shows=await shown_by(api, task.task_id),
         kind="allocation",
         id=allocation_id,
         owner_id=task.user_id,
@@ -57,6 +58,14 @@ async def allocation_target(api: ApiContext, allocation_id: str) -> Target:
         task_id=task.task_id,
         allocation_id=allocation_id,
     )
+
+
+async def shown_by(api: ApiContext, task_id: str) -> frozenset[int] | None:
+    """Workspaces of what a live TensorBoard shows; None: it is none."""
+    task = api.services.tasks.live(task_id)
+    if task is None or task.state.type is not JobType.TENSORBOARD:
+        return None
+    return await api.owners.workspaces_shown(task_id)
 
 
 def live_workspace(api: ApiContext, task_id: str, experiment_id: int | None) -> int | None:
@@ -86,6 +95,7 @@ async def interactive_target(api: ApiContext, task_id: str, type_: JobType) -> T
     if live is None or live.state.type is not type_:
         return await api.owners.interactive_task(task_id, type_)
     return Target(
+        shows=await shown_by(api, task_id),
         kind=type_.value.lower(),
         id=task_id,
         owner_id=live.state.owner_id,
@@ -149,7 +159,10 @@ async def webhook_scope(api: ApiContext, workspace_id: int | None) -> Target:
 
 
 async def workspace_target(api: ApiContext, workspace_id: int) -> Target:
-    row = (await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace
+    return target_of((await api.reads.workspaces.workspace(workspace_id, EVERYTHING)).workspace)
+
+
+def target_of(row: tables.Workspace) -> Target:
     return Target(kind="workspace", id=row.id, owner_id=row.user_id, workspace_id=row.id)
 
 

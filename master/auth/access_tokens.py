@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import ColumnElement, Executable, delete, func, or_, select, update
 
+from master.auth.rights import Rights
 from master.config.sections import TokenLifespan, lifespan_days
 from master.core.actor import Actor
 from master.store import tables
@@ -85,13 +86,21 @@ class AccessTokens:
     """Changes are made in `mailbox`, which users are changed in, too."""
 
     def __init__(
-        self, store: Store, clock: Clock, ids: Ids, *, mailbox: SerialQueue, lifespans: Lifespans
+        self,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        *,
+        mailbox: SerialQueue,
+        lifespans: Lifespans,
+        rights: Rights,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ids = ids
         self._mailbox = mailbox
         self._lifespans = lifespans
+        self._rights = rights
         self._live: dict[str, LiveToken] = {}
 
     async def load(self) -> None:
@@ -175,6 +184,7 @@ class AccessTokens:
         """They are revoked."""
         for hashed in list(hashes):
             self._live.pop(hashed, None)
+        self._rights.changed()
 
     async def remove_old(self) -> None:
         """Those that ended long ago; from memory all that have expired."""

@@ -20,6 +20,9 @@ class Action(StrEnum):
     PIN_WORKSPACE = "pin workspace"
     SET_AGENT_USER = "set agent user group on workspace"
     """Say as whom tasks of it run."""
+    SET_WORKSPACE_STORAGE = "set checkpoint storage config on workspace"
+    """And see its keys."""
+    SET_DEFAULT_POOLS = "set default resource pool on workspace"
     BIND_NAMESPACES = "set workspace-namespace bindings"
     SET_QUOTAS = "set resource quotas"
     CREATE_PROJECT = "create project"
@@ -116,6 +119,8 @@ class Target:
     task_id: str | None = None
     allocation_id: str | None = None
     """Set when the target is one allocation: others of the same task may not act on it."""
+    shows: frozenset[int] | None = None
+    """Of a TensorBoard: the workspaces of its experiments, in all of which whoever sees it must see those."""
     hint: str = ""
     """What ends the message that it is not there: a hidden one is told in the same words."""
 

@@ -49,6 +49,7 @@ class _OfTask(NamedTuple):
     owner_id: int
     experiment_id: int | None
     workspace_id: int | None
+    kind: str
 
     def target(self, kind: str) -> Target:
         return Target(
@@ -109,11 +110,23 @@ class OwnershipQueries:
             task_id=row.task_id,
         )
 
+    async def workspaces_shown(self, task_id: str) -> frozenset[int]:
+        """By a TensorBoard: where its experiments are."""
+        shown = tables.ShownExperiment
+        rows = await self._store.read(
+            select(_P.workspace_id)
+            .join(_E, _E.project_id == _P.id)
+            .join(shown, shown.experiment_id == _E.id)
+            .where(shown.task_id == task_id)
+            .distinct()
+        )
+        return frozenset(rows)
+
     async def task(self, task_id: str) -> Target:
         row = await self._store.read_one(_tasks(_K.id).where(_K.id == task_id), _OfTask)
         if row is None:
             raise NotFound("task", task_id)
-        return row.target("task")
+        return await self._with_shown(row, "task")
 
     async def allocation(self, allocation_id: str) -> Target:
         """Of one that is over, too."""
@@ -122,7 +135,7 @@ class OwnershipQueries:
         )
         if row is None:
             raise NotFound("allocation", allocation_id)
-        return replace(row.target("allocation"), allocation_id=allocation_id)
+        return replace(await self._with_shown(row, "allocation"), allocation_id=allocation_id)
 
     async def interactive_task(self, task_id: str, type_: JobType) -> Target:
         here = (_N.id == task_id, _N.type == type_.value)
@@ -130,7 +143,13 @@ class OwnershipQueries:
         noun = type_.value.lower()
         if row is None:
             raise NotFound(noun, task_id)
-        return row.target(noun)
+        return await self._with_shown(row, noun)
+
+    async def _with_shown(self, row: _OfTask, kind: str) -> Target:
+        target = row.target(kind)
+        if row.kind != JobType.TENSORBOARD:
+            return target
+        return replace(target, shows=await self.workspaces_shown(row.task_id))
 
     async def checkpoints(self, uuids: Sequence[str]) -> list[Target]:
         """In this order. Raises NotFound for the first that is missing."""
@@ -146,10 +165,10 @@ class OwnershipQueries:
         return [_known(found, uuid, "checkpoint") for uuid in uuids]
 
 
-def _tasks(id_: SQLColumnExpression[str]) -> Select[str, str, int, int | None, int | None]:
+def _tasks(id_: SQLColumnExpression[str]) -> Select[str, str, int, int | None, int | None, str]:
     """Tasks with where they belong to: the project of an experiment, or the command itself."""
     return (
-        select(id_, _K.id, _K.owner_id, _K.experiment_id, _task_workspace)
+        select(id_, _K.id, _K.owner_id, _K.experiment_id, _task_workspace, _K.type)
         .select_from(_K)
         .outerjoin(_E, _E.id == _K.experiment_id)
         .outerjoin(_P, _P.id == _E.project_id)

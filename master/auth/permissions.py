@@ -55,6 +55,8 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.PIN_WORKSPACE: PermissionRule(Users.ALL, Tasks.NONE),
     Action.DELETE_WORKSPACE: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.SET_AGENT_USER: PermissionRule(Users.ADMINS, Tasks.NONE),
+    Action.SET_WORKSPACE_STORAGE: PermissionRule(Users.OWNER, Tasks.NONE),
+    Action.SET_DEFAULT_POOLS: PermissionRule(Users.OWNER, Tasks.NONE),
     Action.BIND_NAMESPACES: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.SET_QUOTAS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.CREATE_PROJECT: PermissionRule(Users.ALL, Tasks.NONE),

@@ -14,7 +14,7 @@ from master.auth.permissions import RULES, Tasks, of_others, task_may
 from master.auth.principal import Principal
 from master.core.roles.access import Access
 from master.core.roles.permissions import Permission as P
-from master.core.visibility import Visibility
+from master.core.visibility import TensorboardVisibility, Visibility
 from windlass.base.errors import NotFound, PermissionDenied, WindlassError
 
 
@@ -50,6 +50,8 @@ NEEDS: Mapping[Action, Need] = {
     Action.DELETE_WORKSPACE: Need(P.DELETE_WORKSPACE, P.VIEW_WORKSPACE),
     Action.PIN_WORKSPACE: _sees(P.VIEW_WORKSPACE),
     Action.SET_AGENT_USER: Need(P.SET_WORKSPACE_AGENT_USER_GROUP, P.VIEW_WORKSPACE),
+    Action.SET_WORKSPACE_STORAGE: Need(P.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, P.VIEW_WORKSPACE),
+    Action.SET_DEFAULT_POOLS: Need(P.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, P.VIEW_WORKSPACE),
     Action.BIND_NAMESPACES: Need(P.SET_WORKSPACE_NAMESPACE_BINDINGS, P.VIEW_WORKSPACE),
     Action.SET_QUOTAS: Need(P.SET_RESOURCE_QUOTAS, P.VIEW_WORKSPACE),
     Action.CREATE_PROJECT: Need(P.CREATE_PROJECT, P.VIEW_WORKSPACE),
@@ -146,6 +148,8 @@ _INTERACTIVE = ("task", "allocation", "checkpoint", "job")
 def permission_for(principal: Principal, action: Action, target: Target) -> P | None:
     """What `action` needs at `target`; None: nothing but to see it."""
     need = NEEDS[action]
+    if target.shows is not None and need.permission in (_TASK, _FILES):
+        return P.VIEW_WORKSPACE
     if need.owner is not False and target.owner_id == principal.user_id:
         return None if need.owner is True else P(need.owner)
     return _at(need.permission, target) if need.permission is not None else None
@@ -200,17 +204,25 @@ class RoleRules:
         shows = self.allowed(principal, Action.VIEW_SECRETS, mine)
         everybodys = principal.task_id is None and self.access.allows(P.ADMINISTRATE_USER)
 
+        boards = TensorboardVisibility(
+            workspaces=self.access.where(P.VIEW_WORKSPACE), experiments=self.access.where(_FILES)
+        )
+
         def of(permission: P | None) -> Visibility:
             return Visibility(
                 workspaces=None if permission is None else self.access.where(permission),
                 secrets_of=principal.user_id if shows else None,
                 all_secrets=everybodys,
                 interactive=of(_TASK) if permission in (_EXPERIMENT, _FILES) else None,
+                tensorboards=boards if permission is _TASK else None,
             )
 
         return of(sees)
 
     def _sees(self, target: Target) -> bool:
+        if target.shows is not None:
+            here = self.access.allows(P.VIEW_WORKSPACE, target.workspace_id)
+            return here and all(self.access.allows(_FILES, id_) for id_ in target.shows)
         permission = _seen_by(target)
         return permission is None or self.access.allows(permission, target.workspace_id)
 

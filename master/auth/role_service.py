@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -41,6 +41,11 @@ class RoleService:
         self._queue = SerialQueue("roles")
         self._all = Directory()
         self._access: dict[int, Access] = {}
+        self._changed: Callable[[], None] = lambda: None
+
+    def report_changes(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after each of them, once it decides."""
+        self._changed = changed
 
     async def load(self) -> None:
         """Once, after the lease was taken."""
@@ -261,7 +266,7 @@ class RoleService:
     def register(self, one: Assignment, id_: int) -> None:
         """It has been committed."""
         self._all.assignments[one] = id_
-        self._access.clear()
+        self._forget_access()
 
     def forget_workspace(self, workspace_id: int) -> None:
         """It has been deleted, and the rows of its roles with it."""
@@ -273,16 +278,20 @@ class RoleService:
         unit.insert(tables.RoleAssignment, *(_row(id_, one) for one, id_ in ids.items()))
         await self._store.commit(unit)
         self._all.assignments.update(ids)
-        self._access.clear()
+        self._forget_access()
 
     def _set(self, group: Group) -> None:
         self._all.groups[group.id] = group
-        self._access.clear()
+        self._forget_access()
 
     def _forget(self, old: Iterable[Assignment]) -> None:
         for one in list(old):
             self._all.assignments.pop(one, None)
+        self._forget_access()
+
+    def _forget_access(self) -> None:
         self._access.clear()
+        self._changed()
 
     def _require_free(self, name: str) -> None:
         if any(group.name == name for group in self._all.groups.values()):

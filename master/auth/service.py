@@ -18,6 +18,7 @@ from agent_bootstrap.container_options import OsUser
 from master.auth.access_tokens import AccessTokens, Lifespans
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, Rules, TaskIdentity
+from master.auth.rights import Rights
 from master.auth.sessions import LoginSession, Sessions, SessionUse
 from master.auth.throttle import LoginThrottle, Source
 from master.auth.user_rules import (
@@ -87,8 +88,15 @@ class AuthService:
         self._mailbox = SerialQueue("auth")
         self._users = UserDirectory()
         self._sessions = Sessions()
+        self.rights = Rights()
+        """What else changes them tells it here, too."""
         self.access_tokens = AccessTokens(
-            store, clock, ids, mailbox=self._mailbox, lifespans=lifespans or Lifespans()
+            store,
+            clock,
+            ids,
+            mailbox=self._mailbox,
+            lifespans=lifespans or Lifespans(),
+            rights=self.rights,
         )
         self._allocation_tokens: AllocationTokens | None = None
         self._rules_of: Callable[[int], Rules | None] = lambda user_id: None
@@ -396,6 +404,8 @@ class AuthService:
         """They have been deleted."""
         for hashed in hashes:
             self._sessions.remove(hashed)
+        if hashes:
+            self.rights.changed()
 
     async def _insert_user(
         self, name: str, *, password: str, is_hashed: bool, **fields: Any
@@ -464,6 +474,7 @@ class AuthService:
             log.info("user changed", user=name, changed=changed, by=str(by))
         self._forget(ended)
         self.access_tokens.forget(revoked)
+        self.rights.changed()
         return after
 
     def _principal(

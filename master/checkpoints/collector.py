@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import structlog
@@ -83,7 +83,7 @@ class GarbageCollector:
         """Experiments of which something is being deleted: one thing at a time."""
         self._waiting = 0
         """How many of those wait for an agent, or for the task on it."""
-        self._not_before: dict[str, datetime] = {}
+        self._not_before: dict[str, float] = {}
         self._workers = asyncio.Semaphore(DELETING_AT_ONCE)
         self._seen: set[str] = set()
         """Task ids whose rows this master has marked as seen."""
@@ -106,7 +106,7 @@ class GarbageCollector:
             return
         gc = tables.CheckpointGc
         asked = select(gc.task_id, gc.experiment_id).order_by(gc.asked_at, gc.task_id)
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for task_id, experiment_id in await self._store.read(asked, _Asked):
             if not self._has_room():
                 return
@@ -125,14 +125,17 @@ class GarbageCollector:
         except LeaseLost:
             raise
         except StoreUnavailable:
-            self._not_before[task_id] = self._clock.now() + FIRST_PAUSE
+            self._pause(task_id, FIRST_PAUSE)
         except Exception:
             log.exception("checkpoint collection crashed", task=task_id)
-            self._not_before[task_id] = self._clock.now() + LONGEST_PAUSE
+            self._pause(task_id, LONGEST_PAUSE)
         finally:
             self._seen.discard(task_id)
             self._busy.discard(experiment_id)
             self._loop.wake()
+
+    def _pause(self, task_id: str, pause: timedelta) -> None:
+        self._not_before[task_id] = self._clock.monotonic() + pause.total_seconds()
 
     async def _attempt(self, row: tables.CheckpointGc) -> None:
         try:
@@ -303,7 +306,7 @@ class GarbageCollector:
             )
         else:
             pause = min(FIRST_PAUSE * 3 ** min(row.attempts, 10), LONGEST_PAUSE)
-            self._not_before[row.task_id] = self._clock.now() + pause
+            self._pause(row.task_id, pause)
             again = f"Not all is deleted: {problem}. Tried again in {pause.total_seconds():.0f} s"
             self._say(row, again, level="ERROR")
             uow.update(

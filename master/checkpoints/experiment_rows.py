@@ -14,7 +14,7 @@ from master.store.unit_of_work import Table, UnitOfWork
 ROWS_AT_ONCE = 2_000
 TRIALS_AT_ONCE = 100
 
-_T, _K, _A, _X, _M, _C, _N, _S, _F = (
+_T, _K, _A, _X, _M, _C, _N, _S, _F, _W = (
     tables.Trial,
     tables.Task,
     tables.Allocation,
@@ -24,6 +24,7 @@ _T, _K, _A, _X, _M, _C, _N, _S, _F = (
     tables.Command,
     tables.SearcherEvent,
     tables.TrialSource,
+    tables.ShownExperiment,
 )
 
 
@@ -53,6 +54,7 @@ class ExperimentRows:
         uow = _of_tasks(tasks)
         for table in (tables.SearcherSnapshot, tables.CheckpointGc):
             uow.delete(table, {"experiment_id": experiment_id})
+        uow.delete(tables.ShownExperiment, {"experiment_id": experiment_id})
         uow.delete(tables.Experiment, {"id": experiment_id})
         await self._store.commit(uow)
 
@@ -110,6 +112,7 @@ def _of_tasks(tasks: Sequence[str]) -> UnitOfWork:
     allocations = select(_A.id).where(_A.task_id.in_(tasks))
     uow.execute(delete(_X).where(_X.allocation_id.in_(allocations)))
     uow.execute(delete(_A).where(_A.task_id.in_(tasks)))
+    uow.execute(delete(_W).where(_W.task_id.in_(tasks)))
     uow.execute(delete(_N).where(_N.id.in_(tasks)))
     uow.execute(delete(_K).where(_K.id.in_(tasks)))
     return uow

@@ -14,7 +14,6 @@ from master.config.model import DEFAULT_POOL, MasterConfig
 from master.core.expconf.container_defaults import TaskContainerDefaults
 from master.core.expconf.images import image_problems
 from master.core.expconf.models.environment import CONTAINERS
-from master.core.expconf.parsing.documents import MalformedDocument, read_document
 from master.core.expconf.parsing.errors import explain, json_kind
 from master.core.expconf.parsing.errors import path as locate
 from master.core.expconf.parsing.normalise import normalise_container_defaults
@@ -25,6 +24,7 @@ from provisioner.sections.batch import BatchKeys, SiteKeys
 from provisioner.sections.cloud import CloudSection
 from provisioner.sections.pools import pilot_side
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats.documents import MalformedDocument, read_document
 from windlass.base.formats.durations import format_duration
 from windlass.base.formats.image_reference import DEFAULT_REGISTRY
 from windlass.base.no_effect import keys_without_effect

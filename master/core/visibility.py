@@ -6,6 +6,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class TensorboardVisibility:
+    """A TensorBoard is seen where it is and where all that it shows is. None: everywhere."""
+
+    workspaces: frozenset[int] | None = None
+    experiments: frozenset[int] | None = None
+    """In which workspaces those are that it may show."""
+
+    @property
+    def is_everything(self) -> bool:
+        return self.workspaces is None and self.experiments is None
+
+
+@dataclass(frozen=True, slots=True)
 class Visibility:
     """Everything, or what is in some workspaces. What is not visible is treated as what does not exist."""
 
@@ -21,13 +34,17 @@ class Visibility:
         """Of configurations: environment variables, registry passwords, storage keys."""
         return self.all_secrets or (owner_id is not None and owner_id == self.secrets_of)
 
+    tensorboards: TensorboardVisibility | None = None
+    """Where they are seen by other rules than other tasks."""
+
     @property
     def of_interactive(self) -> Visibility:
         return self if self.interactive is None else self.interactive
 
     @property
     def is_everything(self) -> bool:
-        return self.workspaces is None
+        boards = self.tensorboards
+        return self.workspaces is None and (boards is None or boards.is_everything)
 
     def __contains__(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from agent_bootstrap.container_options import ProxyPort
@@ -22,6 +22,7 @@ from master.core.jobs import JobChange, JobType
 from master.core.searcher.search import Search
 from master.experiments.event_log import TrialErrors, log_committed
 from master.experiments.lifecycle import machine, resources, unmanaged
+from master.experiments.lifecycle.clock_jumps import clock_jumped
 from master.experiments.lifecycle.deadlines import Deadlines
 from master.experiments.lifecycle.persistence import changes
 from master.experiments.lifecycle.scheduler_hints import SchedulerHints
@@ -216,6 +217,10 @@ class LiveExperiment(Root[ExperimentState, Env, ExperimentStep]):
 
     def resumed(self) -> None:
         self._hints.restarted(self.state)
+
+    async def clock_jumped(self, by: timedelta) -> None:
+        if self.state.open_trials:
+            await self.apply_to_all(partial(clock_jumped, by=by))
 
     async def keep_deadlines(self, now: datetime) -> None:
         if due := self._deadlines.due(now):

@@ -21,6 +21,7 @@ from master.experiments.service import ExperimentService
 from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import Operation, UnitOfWork
+from master.workspace_rules import WorkspaceRules
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 
 log = structlog.get_logger(__name__)
@@ -47,9 +48,12 @@ class MetadataPatch:
 class ExperimentMetadata:
     """Changes the row of an experiment, and the live one with it. All raise NotFound."""
 
-    def __init__(self, *, store: Store, experiments: ExperimentService) -> None:
+    def __init__(
+        self, *, store: Store, experiments: ExperimentService, rules: WorkspaceRules
+    ) -> None:
         self._store = store
         self._experiments = experiments
+        self._rules = rules
 
     async def patch(self, experiment_id: int, patch: MetadataPatch, *, by: Actor) -> None:
         """Raises InvalidArgument for a blank name."""
@@ -98,7 +102,7 @@ class ExperimentMetadata:
     async def move(self, experiment_id: int, project_id: int, *, by: Actor) -> None:
         """Its runs get the next numbers of that project.
 
-        Raises NotFound, and InvalidState if it or either project is archived.
+        Raises NotFound, and InvalidState if it or either project is archived or its pool may not be used there.
         """
         target = await self._experiments.placing.open(project_id)
 
@@ -115,7 +119,11 @@ class ExperimentMetadata:
                 select(experiment.project_id).where(experiment.id == experiment_id)
             )
             if source is not None:
-                await self._experiments.placing.open(source)
+                here = (await self._experiments.placing.open(source)).workspace.id
+                if here != target.workspace.id:
+                    await self._rules.require_takes(
+                        target.workspace.id, experiment.id == experiment_id
+                    )
             numbers = tuple(number_runs(experiment_id).operations)
             await self._apply(experiment_id, change, by, after=numbers)
             self._experiments.relocated([experiment_id], target.workspace.id)

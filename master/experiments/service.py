@@ -176,6 +176,7 @@ class ExperimentService:
             of_trial=self.roots.of_trial,
             workspace_of=self._workspace_of,
             follow_project=self._follow_project,
+            rules=rules,
             ids=ids,
         )
 
@@ -206,22 +207,27 @@ class ExperimentService:
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None
     ) -> CheckedExperiment:
-        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
-            self._admission.check, text, owner=owner, policies=policies, template=template
+            self._admission.check,
+            text,
+            owner=owner,
+            policies=await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT),
+            workspace=await self._rules.defaults(owner.workspace_id),
+            template=template,
         )
+        self._webhooks.require(webhook_source(checked.config, owner.workspace_id))
         await self._require_usable(checked, owner)
         return replace(checked, config=await self._warm_start.resolve(checked.config))
 
     async def _check_again(
         self, document: JsonObject, changes: JsonMapping, owner: TaskOwner
     ) -> CheckedExperiment:
-        policies = await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT)
         checked = await in_parsing_thread(
             self._admission.check_again,
             document,
             owner=owner,
-            policies=policies,
+            policies=await self._rules.policies(owner.workspace_id, WorkloadType.EXPERIMENT),
+            workspace=await self._rules.defaults(owner.workspace_id),
             changes=changes,
         )
         await self._require_usable(checked, owner)
@@ -233,7 +239,6 @@ class ExperimentService:
         await self._rules.require_pool(settings.pool, workspace_id)
 
     async def _require_usable(self, checked: CheckedExperiment, owner: TaskOwner) -> None:
-        await self._rules.require_pool(checked.settings.pool, owner.workspace_id)
         await self._cluster.require_linked(checked.settings.pool, owner, checked.settings.batch)
         section = checked.config.checkpoint_storage.model_dump(mode="json", exclude_none=True)
         await self.storage_checks.require(self._cluster.storage_secrets.resolved(section))

@@ -13,7 +13,6 @@ import structlog
 from sqlalchemy import select
 
 from master.core.actor import Actor
-from master.core.expconf.templates import Template
 from master.experiments.lifecycle import unmanaged
 from master.experiments.lifecycle.state import (
     ExperimentState,
@@ -26,11 +25,13 @@ from master.experiments.live import LiveExperiment, LiveParts
 from master.experiments.restoring import rebuilt, stored
 from master.experiments.submission.admission import CheckedExperiment
 from master.experiments.submission.creation import NewExperiment, experiment_row
+from master.experiments.webhooks import webhook_source
 from master.parsing import in_parsing_thread
 from master.roots.live_roots import LiveRoots
 from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.unit_of_work import UnitOfWork
+from master.workspace_rules import WorkspaceRules
 from windlass.base.errors import InvalidArgument, InvalidState, NotFound
 from windlass.base.formats.json_types import JsonMapping
 from windlass.base.ids import Ids
@@ -61,6 +62,7 @@ class UnmanagedExperiments:
         of_trial: Callable[[int], LiveExperiment | None],
         workspace_of: Callable[[int], Awaitable[int]],
         follow_project: Callable[[LiveExperiment], Awaitable[None]],
+        rules: WorkspaceRules,
         ids: Ids,
     ) -> None:
         """`of_trial`: the live experiment of a trial, if there is one. `follow_project`: into its workspace of now."""
@@ -71,18 +73,27 @@ class UnmanagedExperiments:
         self._live_of_trial = of_trial
         self._workspace_of = workspace_of
         self._follow_project = follow_project
+        self._rules = rules
         self._ids = ids
 
-    async def check(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
+    async def check(self, new: NewExperiment) -> CheckedExperiment:
         """Raises InvalidConfig; creates nothing."""
+        return await self._check(new, await self._workspace_of(new.project_id))
+
+    async def _check(self, new: NewExperiment, workspace_id: int) -> CheckedExperiment:
         return await in_parsing_thread(
-            self._parts.admission.check_unmanaged, text, template=template
+            self._parts.admission.check_unmanaged,
+            new.config,
+            workspace=await self._rules.defaults(workspace_id),
+            template=new.template,
         )
 
     async def create(self, new: NewExperiment, *, by: Actor) -> int:
         """An experiment without trials; its id. Raises InvalidConfig."""
-        checked = await self.check(new.config, template=new.template)
         workspace_id = await self._workspace_of(new.project_id)
+        checked = await self._check(new, workspace_id)
+        if self._parts.webhooks is not None:
+            self._parts.webhooks.require(webhook_source(checked.config, workspace_id))
         state = ExperimentState(
             id=self._store.next_id(tables.Experiment),
             job_id=self._ids.uuid(),

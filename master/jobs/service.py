@@ -71,7 +71,7 @@ class JobService:
         self._waits = WaitQueries(store)
         self._clock = clock
         self._rules = rules
-        self._strict = strict
+        self.strict = strict
         self._mailbox = SerialQueue("job queue")
 
     # What there is
@@ -226,7 +226,7 @@ class JobService:
     async def _update(self, update: JobUpdate, by: Principal) -> None:
         update.action()  # what is said badly is told first
         facts = self._root(update.job_id).job_facts()
-        action = Action.CONTROL_JOB_QUEUE if self._strict else Action.UPDATE_JOB
+        action = Action.CONTROL_JOB_QUEUE if self.strict else Action.UPDATE_JOB
         target = _target(facts)
         if not allowed(by, action, target):
             raise denial(by, action, target, facts.owner_name)

@@ -37,7 +37,7 @@ def remaining_days(days: int | None, ended_at: datetime | None, now: datetime) -
     if ended_at is None:
         return days
     left = ended_at + timedelta(days=days) - now
-    return max(0, -(-left // timedelta(days=1)))
+    return min(days, max(0, -(-left // timedelta(days=1))))
 
 
 class TaskLogs(Protocol):

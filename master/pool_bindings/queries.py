@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from sqlalchemy import select
 
+from master.core.visibility import Visibility
 from master.store import tables
 from master.store.store import Store
 from windlass.base.errors import InvalidArgument
@@ -32,13 +33,24 @@ class PoolBindingQueries:
         own = {row.pool for row in rows if row.workspace_id == workspace_id}
         return sorted(pool for pool in self.pools() if pool not in bound or pool in own)
 
+    async def hidden(self, visible: Visibility) -> frozenset[str]:
+        """Those that are kept for workspaces of which none is visible."""
+        if visible.is_everything:
+            return frozenset()
+        rows = await self._store.read(select(_B))
+        return frozenset(row.pool for row in rows) - {
+            row.pool for row in rows if row.workspace_id in visible
+        }
+
+    async def bound(self) -> frozenset[str]:
+        """Those that are not everybody's."""
+        return frozenset(await self._store.read(select(_B.pool).distinct()))
+
     async def require_usable(self, pool: str, workspace_id: int) -> None:
-        """Raises InvalidArgument for a pool that is kept for other workspaces."""
-        bound = await self.workspaces(pool)
-        if not bound or workspace_id in bound:
-            return
-        usable = ", ".join(await self.usable(workspace_id)) or "none"
-        raise InvalidArgument(
-            f"resource pool '{pool}' is not available to workspace {workspace_id}, being kept for others: "
-            f"use one of {usable}, or ask an administrator to bind it"
-        )
+        """Raises InvalidArgument for a pool that is not there or is kept for other workspaces, in the same words."""
+        usable = await self.usable(workspace_id)
+        if pool not in usable:
+            raise InvalidArgument(
+                f"resource pool '{pool}' does not exist or is not available to workspace {workspace_id}: "
+                f"use one of {', '.join(usable) or 'none'}, or ask an administrator"
+            )

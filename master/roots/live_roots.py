@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -14,10 +15,12 @@ from master.jobs.ports import Unqueued
 from master.roots.root import Root
 from rm_backends.base import RestoreRecord
 from windlass.base.clock import Clock
+from windlass.base.clock_jumps import Clocks
 from windlass.base.errors import LeaseLost, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
+_NOT = timedelta(0)
 R = TypeVar("R", bound=Root[Any, Any, Any])
 
 QUIET_S = 60.0
@@ -32,6 +35,9 @@ class LiveRoots(Generic[R]):
         self._clock = clock
         self._roots: dict[int | str, R] = {}
         self._of_job: dict[str, R] = {}
+        self._clocks = Clocks(clock)
+        self._behind: dict[int | str, timedelta] = {}
+        """By how much the wall clock was set since the root was told of that."""
 
     def __iter__(self) -> Iterator[R]:
         return iter(tuple(self._roots.values()))
@@ -61,6 +67,11 @@ class LiveRoots(Generic[R]):
 
     async def tick(self) -> None:
         """Deadlines, orders that could not be told, and an end to the memory of those that are over."""
+        if jump_s := self._clocks.jump_s():
+            log.warning("the clock was set", by_s=round(jump_s))
+            self._clocks.settle()
+            by = timedelta(seconds=jump_s)
+            self._behind = {root.id: self._behind.get(root.id, _NOT) + by for root in self}
         for root in self:
             try:
                 await self._look_after(root)
@@ -72,6 +83,9 @@ class LiveRoots(Generic[R]):
     async def _look_after(self, root: R) -> None:
         now = self._clock.now()
         with suppress(StoreUnavailable):  # tried again
+            if root.id in self._behind:
+                await root.clock_jumped(self._behind[root.id])
+                del self._behind[root.id]
             await root.keep_deadlines(now)
         await root.sync_order()
         since = root.quiet_since

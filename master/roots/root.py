@@ -12,7 +12,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
@@ -187,6 +187,10 @@ class Root(AllocationOwner, JobRoot, Generic[State, Env, Step]):
     @abstractmethod
     async def settle(self) -> None:
         """After a restart: make the allocations match the phase."""
+
+    @abstractmethod
+    async def clock_jumped(self, by: timedelta) -> None:
+        """The wall clock was set: everything is to be exactly as old as it was."""
 
     @abstractmethod
     async def keep_deadlines(self, now: datetime) -> None:

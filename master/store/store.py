@@ -9,7 +9,7 @@ async with asyncio.TaskGroup() as group:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, TypeVar, TypeVarTuple, overload
 
@@ -18,12 +18,14 @@ from sqlalchemy import Connection, Integer, Select, func, literal, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
+from master.store.change_feed import Change, ChangeFeed
 from master.store.lease import LeaderCandidate
 from master.store.migrate import STATE, upgrade
+from master.store.sql.changes import apply_units
 from master.store.sql.database import Database, open_database
 from master.store.sql.faults import as_windlass_error
 from master.store.sql.rows import fetch
-from master.store.sql.statements import apply_units, count_rows, table_of
+from master.store.sql.statements import count_rows, table_of
 from master.store.sql.writer import Lane, Writer
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
@@ -50,8 +52,14 @@ class Store:
         self._epoch = 0
         self._last_ids: dict[str, int] = {}
         self._ids_lock = Lock()
-        self._units: Lane[UnitOfWork, None] = Lane(
-            apply_units, weigh=count_rows, batch_weight=UNIT_ROWS, max_waiting=MAX_WAITING_ROWS
+        self.changes = ChangeFeed()
+        """What is committed, for live views."""
+        self._units: Lane[UnitOfWork, Sequence[Change]] = Lane(
+            apply_units,
+            weigh=count_rows,
+            batch_weight=UNIT_ROWS,
+            max_waiting=MAX_WAITING_ROWS,
+            committed=lambda _, changes: self.changes.publish(changes),
         )
         self._writer = Writer(database, (self._units,), guard=self._check_lease)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, String, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from master.store import documents
@@ -133,6 +133,11 @@ class Workspace(SQLModel, table=True):
     """Why its deletion failed."""
     agent_user_group: Mapped[Any] = json_column(nullable=True)
     """As `master.allocations.identities.WorkspaceUser` reads it: any of its fields may be missing."""
+    default_compute_pool: Mapped[str | None] = Field(default=None)
+    """None, as in the next: the cluster's."""
+    default_aux_pool: Mapped[str | None] = Field(default=None)
+    checkpoint_storage: Mapped[Any] = json_column(nullable=True)
+    """The section, with its secrets; None: the cluster's."""
 
 
 class WorkspacePin(SQLModel, table=True):
@@ -197,6 +202,8 @@ class Project(SQLModel, table=True):
     """`name_key` of its name."""
     key: Mapped[str] = Field(default="")
     """What the local ids of its runs begin with."""
+    created_at: Mapped[datetime | None] = time_column()
+    """None: by a release that did not note it."""
     last_run: Mapped[int] = Field(default=0)
     """The local number that was given last: none is given twice."""
     description: Mapped[str] = Field(default="")
@@ -211,6 +218,21 @@ class Project(SQLModel, table=True):
     """DELETING or DELETE_FAILED; else empty."""
     error: Mapped[str] = Field(default="")
     """Why its deletion failed."""
+
+
+class Change(SQLModel, table=True):
+    """The newest change of each entity that live views show (`master.store.sql.changes`)."""
+
+    __table_args__ = (
+        Index("uq_change_seq", "seq", unique=True),
+        Index("ix_change_deleted", "deleted", "seq"),
+    )
+
+    kind: Mapped[str] = Field(primary_key=True)
+    entity_id: Mapped[int] = Field(primary_key=True)
+    seq: Mapped[int] = Field(sa_type=BigInteger)
+    """Grows with every change, of any kind."""
+    deleted: Mapped[bool]
 
 
 class ProjectKey(SQLModel, table=True):
@@ -285,13 +307,20 @@ class WebhookEvent(SQLModel, table=True):
 
     __tablename__ = "webhook_event"  # pyright: ignore
     __table_args__ = (
-        Index("ix_webhook_event_next_try", "next_try", "id"),
+        Index(
+            "ix_webhook_event_waiting",
+            "webhook_id",
+            "id",
+            sqlite_where=text("next_try IS NOT NULL"),
+            postgresql_where=text("next_try IS NOT NULL"),
+        ),
         Index("ix_webhook_event_webhook_id", "webhook_id", "id"),
         Index("ix_webhook_event_once", "once", unique=True),
     )
 
     id: Mapped[int] = Field(primary_key=True)
-    webhook_id: Mapped[int] = Field(foreign_key="webhook.id")
+    webhook_id: Mapped[int]
+    """Perhaps of one that was deleted meanwhile: no change of an experiment fails for that."""
     event_id: Mapped[str]
     """Shown to the receiver, the same in every attempt."""
     type: Mapped[str]
@@ -427,6 +456,14 @@ class Command(SQLModel, table=True):
     ended_at: Mapped[datetime | None] = time_column()
 
 
+class ShownExperiment(SQLModel, table=True):
+    """A TensorBoard shows an experiment, or runs of it."""
+
+    __tablename__ = "shown_experiment"  # pyright: ignore
+    task_id: Mapped[str] = Field(primary_key=True, foreign_key="command.id")
+    experiment_id: Mapped[int] = Field(primary_key=True, index=True)
+
+
 class SearcherEvent(SQLModel, table=True):
     """The log of a search: `seq` counts from 1 per experiment. Actions are stored for replay checks."""
 
@@ -545,6 +582,8 @@ class Allocation(SQLModel, table=True):
     status_code: Mapped[int | None] = Field(default=None)
     requested_at: Mapped[datetime] = time_column(nullable=False)
     started_at: Mapped[datetime | None] = time_column(index=True)
+    pulled_at: Mapped[datetime | None] = time_column()
+    """When its images were there; null: none had to be pulled, or one is still."""
     ended_at: Mapped[datetime | None] = time_column(index=True)
 
 

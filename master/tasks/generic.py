@@ -17,7 +17,6 @@ from sqlalchemy import select
 from master.core.actor import Actor
 from master.core.expconf.kinds import GenericConfig
 from master.core.expconf.models.experiment import ROOT
-from master.core.expconf.parsing.documents import MalformedDocument, read_document
 from master.core.expconf.secrets import masked
 from master.core.jobs import JobType
 from master.core.visibility import EVERYTHING, Visibility
@@ -32,6 +31,7 @@ from master.tasks.persistence import task_from_row
 from master.tasks.service import CheckedTask, InteractiveService, NewTask
 from master.tasks.state import NO_PAUSE, Ending, TaskPhase, TaskState
 from windlass.base.errors import InvalidArgument, InvalidConfig, InvalidState, NotFound
+from windlass.base.formats.documents import MalformedDocument, read_document
 from windlass.base.formats.json_types import JsonMapping
 
 SUBMITTED = "submitted"

@@ -13,7 +13,7 @@ from master.core.visibility import Visibility
 from master.store import tables
 from master.store.paging import Page, Paged, Sorts, read_page
 from master.store.store import Store
-from master.store.visible import workspace_visible
+from master.store.visible import interactive_visible
 from master.tasks.kinds import KINDS
 from master.tasks.state import TaskPhase
 from windlass.base.errors import NotFound
@@ -86,7 +86,7 @@ class InteractiveQueries:
         """How many have not ended, by type; those of which there is none are left out."""
         rows = await self._store.read(
             select(_C.type, func.count())
-            .where(_C.state.in_(_ACTIVE), *workspace_visible(_C.workspace_id, visible))
+            .where(_C.state.in_(_ACTIVE), *interactive_visible(visible))
             .group_by(_C.type),
             _Count,
         )
@@ -97,6 +97,6 @@ def _tasks(visible: Visibility, type_: JobType | None) -> Select[tables.Command,
     return (
         select(_C, _U.username, _U.display_name)
         .join(_U, _U.id == _C.owner_id)
-        .where(*workspace_visible(_C.workspace_id, visible))
+        .where(*interactive_visible(visible))
         .where(*(() if type_ is None else (_C.type == type_.value,)))
     )

@@ -5,7 +5,7 @@ A new kind is a configuration model, a row, and a launch script. No other module
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -89,6 +89,10 @@ def _nothing(options: Ssh) -> JsonMapping:
     return {}
 
 
+def _none_shown(details: JsonMapping) -> Collection[int]:
+    return ()
+
+
 def _no_mounts(details: JsonMapping) -> Iterable[BindMount]:
     return ()
 
@@ -102,6 +106,8 @@ class TaskKind:
     """What is made once for each task and kept with it. For a thread: keys take their time."""
     mounts: Callable[[JsonMapping], Iterable[BindMount]] = _no_mounts
     """What of the node it sees beyond its configuration, by its details."""
+    shows: Callable[[JsonMapping], Collection[int]] = _none_shown
+    """Ids of the experiments that it shows, by its details: whoever may not see them does not see it."""
     services: tuple[KindPort, ...] = ()
     readiness: Readiness = Readiness.STARTED
     idle_timeout: Callable[[TaskConfig], timedelta | None] = _never
@@ -180,6 +186,7 @@ KINDS: Mapping[JobType, TaskKind] = {
         model=TensorboardConfig,
         launch=_run_tensorboard,
         mounts=tensorboards.mounts_of,
+        shows=tensorboards.experiments_of,
         services=(KindPort(variable="TENSORBOARD_PORT", lowest_port=2600),),
         readiness=Readiness.REPORTED,
         idle_timeout=_as_configured,

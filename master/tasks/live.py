@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from agent_bootstrap.container_options import ProxyPort
 from agent_bootstrap.protocol import RegistryCredentials
 from master.allocations.batch import batch_options
+from master.allocations.clock_jumps import since
 from master.allocations.cluster_tasks import proxied_ports
 from master.allocations.machine import AllocationState, fell_back, made_preemptible
 from master.allocations.ports import AllocationStep
@@ -92,6 +93,10 @@ class LiveTask(Root[TaskState, datetime, TaskStep]):
 
     async def settle(self) -> None:
         await self.apply(machine.settle)
+
+    async def clock_jumped(self, by: timedelta) -> None:
+        await self.apply(partial(machine.clock_jumped, by=by))
+        self._active_at = since(self._active_at, by, self._parts.clock.now())
 
     async def keep_deadlines(self, now: datetime) -> None:
         due = machine.next_deadline(self.state)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from master.allocations import backoff
 from master.allocations import machine as allocation_machine
 from master.allocations.backoff import MAX_ABORTS, backoff_after
+from master.allocations.clock_jumps import shifted, since, until
 from master.allocations.effects import AskResources, Effects
 from master.allocations.machine import AllocationPhase, AllocationState
 from master.allocations.outcome import Outcome, OutcomeKind
@@ -141,6 +142,21 @@ def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None 
         return _allocation_stepped(state, now, allocation_machine.expired(allocation, now=now))
     limit = format_duration(state.idle_timeout or timedelta(0))
     return kill(state, now, f"idle for more than {limit}: service is inactive")
+
+
+def clock_jumped(state: TaskState, now: datetime, *, by: timedelta) -> TaskStep:
+    """The wall clock was set: everything is exactly as old as it was."""
+    if state.is_over:
+        return TaskStep(state)
+    allocation = state.allocation
+    return TaskStep(
+        replace(
+            state,
+            not_before=until(state.not_before, by),
+            active_at=since(state.active_at, by, now),
+            allocation=None if allocation is None else shifted(allocation, by, now),
+        )
+    )
 
 
 def next_deadline(state: TaskState) -> datetime | None:
@@ -312,7 +328,7 @@ def _over(state: TaskState, now: datetime, status: str, ending: Ending) -> TaskS
         phase=TaskPhase.TERMINATED,
         ending=ending,
         exit_status=status,
-        ended_at=now,
+        ended_at=max(now, state.created_at),
         not_before=None,
     )
 

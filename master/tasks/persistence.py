@@ -20,6 +20,9 @@ def changes(old: TaskState | None, new: TaskState) -> UnitOfWork:
     if old is None:
         uow.insert(tables.Task, _task_row(new))
         uow.insert(tables.Command, {**_fixed_columns(new), **_columns(new)})
+        shown = KINDS[new.type].shows(new.details)
+        rows = ({"task_id": new.id, "experiment_id": id_} for id_ in shown)
+        uow.insert(tables.ShownExperiment, *rows)
     else:
         if changed := changed_values(_columns(old), _columns(new)):
             uow.update(tables.Command, {"id": new.id}, changed, expect=1)

@@ -14,7 +14,7 @@ from master.allocations.abilities import having
 from master.allocations.batch import arguments_without_effect, batch_options
 from master.allocations.identities import TaskOwner
 from master.allocations.mounts import mount_problems, privilege_problems
-from master.allocations.policy import ClusterPolicy
+from master.allocations.policy import ClusterPolicy, WorkspaceDefaults, lost_default
 from master.allocations.service import AllocationService
 from master.allocations.task_messages import TaskLogWriter
 from master.config.sections import Ssh
@@ -132,8 +132,10 @@ class InteractiveService:
         """
         owner = TaskOwner(by.user_id, new.workspace_id)
         policies = await self._rules.policies(new.workspace_id, WorkloadType.TASK)
-        checked = await in_parsing_thread(self._check, new, self._ids.uuid(), owner, policies)
-        await self._rules.require_pool(checked.pool, new.workspace_id)
+        defaults = await self._rules.defaults(new.workspace_id)
+        checked = await in_parsing_thread(
+            self._check, new, self._ids.uuid(), owner, policies, defaults
+        )
         batch = batch_options(checked.config.slurm, checked.config.pbs)
         await self._cluster.require_linked(checked.pool, owner, batch)
         return checked
@@ -145,10 +147,18 @@ class InteractiveService:
         launches = KINDS[new.type].launches_machines
         return replace(probe, allocation_id="planned.0", user=by.name, launches_machines=launches)
 
-    def _check(self, new: NewTask, id_: str, owner: TaskOwner, policies: Policies) -> CheckedTask:
+    def _check(
+        self,
+        new: NewTask,
+        id_: str,
+        owner: TaskOwner,
+        policies: Policies,
+        workspace: WorkspaceDefaults,
+    ) -> CheckedTask:
         kind = KINDS[new.type]
         known = policies.known_to(kind.model)
-        pool = self._pool_of(kind, known.over(new.config).get("resources"))
+        wanted, aux = _wanted_pool(kind, known.over(new.config).get("resources"))
+        pool = self._policy.pool_of(wanted, aux=aux, what=kind.model.what(), workspace=workspace)
         raw = known.over(task_over_template(kind.model, new.config, new.template))
         defaults = self._policy.defaults[pool]
         priority = policies.default_priority(defaults.priority)
@@ -172,6 +182,7 @@ class InteractiveService:
             pool=pool,
             warnings=self._check_fits(kind, config, pool),
             config_warnings=(
+                *lost_default(wanted, pool, aux=aux, workspace=workspace),
                 *keys_without_effect(
                     config,
                     normalise(new.config if new.written is None else new.written),
@@ -242,13 +253,6 @@ class InteractiveService:
         await live.create(machine.launch, lambda: self.roots.register(live), by=by)
         log.info("task launched", task=checked.id, type=new.type.value, by=str(by))
         return checked
-
-    def _pool_of(self, kind: TaskKind, raw: object) -> str:
-        """The pool that a raw `resources` section names or implies. Raises InvalidConfig for an unknown one."""
-        resources = raw if isinstance(raw, Mapping) else {}
-        wanted = str(resources.get("resource_pool") or "")
-        aux = kind.always_aux or resources.get("slots") == 0
-        return self._policy.pool_of(wanted, aux=aux, what=kind.model.what())
 
     def _probe(self, config: TaskConfig, pool: str) -> AllocationRequest:
         """The request that it would make."""
@@ -353,6 +357,13 @@ class InteractiveService:
         """Rebuild every task that was not over; what the resource managers must know of it."""
         types = [type_ for type_, kind in KINDS.items() if kind.interactive]
         return self.roots.restore(await rebuild_tasks(self._parts, types))
+
+
+def _wanted_pool(kind: TaskKind, raw: object) -> tuple[str, bool]:
+    """The pool that a raw `resources` section names, and whether it is work without slots."""
+    resources = raw if isinstance(raw, Mapping) else {}
+    aux = kind.always_aux or resources.get("slots") == 0
+    return str(resources.get("resource_pool") or ""), aux
 
 
 def _pool_without_effect(template: Template | None, pool: str) -> Iterator[str]:

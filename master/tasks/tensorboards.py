@@ -5,7 +5,7 @@ Each experiment is read from its own checkpoint storage: those of one TensorBoar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -70,6 +70,7 @@ class Watched:
     whole: bool
     trials: int
     """How many it has."""
+    workspace_id: int = 1
     unmanaged: bool = False
     """Nobody has checked that tasks may mount its storage."""
     trial_ids: Sequence[int] = field(default=())
@@ -91,15 +92,22 @@ def require_few(watched: Iterable[Watched]) -> None:
         )
 
 
-def require_open_storage(watched: Iterable[Watched], *, shows: Mapping[int, bool]) -> None:
+def require_open_storage(
+    watched: Iterable[Watched],
+    *,
+    shows: Mapping[int, bool],
+    lent: Mapping[int, Collection[str]],
+) -> None:
     """Keys in a configuration are its owner's: no task of somebody else's gets them. Raises PermissionDenied.
 
-    `shows`: by experiment, whether the caller may see the secrets of its configuration.
+    `shows`: by experiment, whether the caller may see the secrets of its configuration. `lent`: by workspace, the keys
+    that it gives to experiments which the caller might create there.
     """
     closed = [
         str(one.id)
         for one in watched
-        if not shows[one.id] and _has_own_keys(one.config["checkpoint_storage"])
+        if not shows[one.id]
+        and _has_own_keys(one.config["checkpoint_storage"], lent.get(one.workspace_id, ()))
     ]
     if closed:
         raise PermissionDenied(
@@ -108,10 +116,10 @@ def require_open_storage(watched: Iterable[Watched], *, shows: Mapping[int, bool
         )
 
 
-def _has_own_keys(storage: JsonMapping) -> bool:
-    found: list[bool] = []
-    replaced(storage, lambda secret: found.append(not is_reference(str(secret))))
-    return any(found)
+def _has_own_keys(storage: JsonMapping, lent: Collection[str]) -> bool:
+    found: list[str] = []
+    replaced(storage, lambda secret: found.append(str(secret)))
+    return any(not is_reference(secret) and secret not in lent for secret in found)
 
 
 def environment_of(
@@ -218,6 +226,12 @@ def mounts_of(details: JsonMapping) -> tuple[BindMount, ...]:
         for mount in found
         if mount is not None
     )
+
+
+def experiments_of(details: JsonMapping) -> tuple[int, ...]:
+    """Whole, or some of their runs."""
+    parts = (source.name.split("/") for source in _read(details).sources)
+    return tuple(sorted({int(part[1]) for part in parts}))
 
 
 def task_file(details: JsonMapping) -> TaskFile:

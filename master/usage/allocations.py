@@ -45,6 +45,8 @@ class UsedAllocation(NamedTuple):
     started_at: datetime
     ended_at: datetime | None
     """None: it runs."""
+    pulled_at: datetime | None
+    """None: no image had to be pulled."""
     pool: str
     """Where it ran."""
     task_type: str
@@ -53,9 +55,17 @@ class UsedAllocation(NamedTuple):
     experiment_id: int | None
     labels: Sequence[str] | None
     workspace: str | None
+    trial_id: int | None
+    run_id: int
 
     def until(self, now: datetime) -> datetime:
         return now if self.ended_at is None else self.ended_at
+
+    @property
+    def pull_s(self) -> float | None:
+        if self.pulled_at is None:
+            return None
+        return max(0.0, (self.pulled_at - self.started_at).total_seconds())
 
 
 async def used_allocations(
@@ -69,6 +79,7 @@ async def used_allocations(
             _A.slots,
             _A.started_at,
             _A.ended_at,
+            _A.pulled_at,
             func.coalesce(_A.granted_pool, _A.pool),
             _K.type,
             _K.owner_id,
@@ -76,6 +87,8 @@ async def used_allocations(
             _K.experiment_id,
             _E.labels,
             _W.name,
+            _K.trial_id,
+            _A.run_id,
         )
         .join(_K, _K.id == _A.task_id)
         .outerjoin(_U, _U.id == _K.owner_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from ssl import SSLContext
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +26,8 @@ class Caller(Protocol):
 class HttpCaller:
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
+        self._authorities: SSLContext | None = None
+        """Whom to trust: read once, that takes a tenth of a second of CPU."""
 
     async def __call__(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer | Failure:
         try:
@@ -52,7 +55,11 @@ class HttpCaller:
             extensions={"sni_hostname": host},
         )
         # Proxies of the environment would look the host up themselves.
-        async with httpx2.AsyncClient(trust_env=False, timeout=TIMEOUT_S) as client:
+        if self._authorities is None:
+            self._authorities = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False)
+        async with httpx2.AsyncClient(
+            trust_env=False, timeout=TIMEOUT_S, verify=self._authorities
+        ) as client:
             answer = await client.send(request, stream=True, follow_redirects=False)
             await answer.aclose()  # whatever it says, however long: the status is all that counts
         return Answer(answer.status_code, answer.headers.get("Retry-After", ""))

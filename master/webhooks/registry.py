@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
-from master.core.webhooks.matching import Fired, state_changed, triggers_of
+from master.core.webhooks.matching import Fired, naming_problems, state_changed, triggers_of
 from master.core.webhooks.types import (
     CustomFacts,
     ExperimentFacts,
@@ -23,7 +23,7 @@ from master.store import tables
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, InvalidConfig
 from windlass.base.ids import Ids
 
 _W, _T = tables.Webhook, tables.WebhookTrigger
@@ -68,8 +68,16 @@ class WebhookRegistry:
             if webhook.workspace_id == workspace_id:
                 self.forget(webhook.id)
 
+    def get(self, webhook_id: int) -> Webhook | None:
+        return self._webhooks.get(webhook_id)
+
     def all(self) -> Sequence[Webhook]:
         return list(self._webhooks.values())
+
+    def require(self, source: Source) -> None:
+        """Raises InvalidConfig for a configuration that names webhooks that it cannot call."""
+        if problems := naming_problems(self.all(), source):
+            raise InvalidConfig(problems, what="experiment configuration")
 
     def state_changed(self, source: Source, experiment: ExperimentFacts) -> UnitOfWork:
         """The calls that tell of it. In any thread."""

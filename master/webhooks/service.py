@@ -177,10 +177,9 @@ class WebhookService:
 
     def webhook(self, webhook_id: int) -> Webhook:
         """Raises NotFound."""
-        for one in self._registry.all():
-            if one.id == webhook_id:
-                return one
-        raise NotFound("webhook", webhook_id)
+        if (found := self._registry.get(webhook_id)) is None:
+            raise NotFound("webhook", webhook_id)
+        return found
 
     def _check(self, new: NewWebhook) -> None:
         if not new.name.strip() or len(new.name) > MAX_NAME or not new.name.isprintable():

@@ -15,8 +15,10 @@ from windlass.base.errors import InvalidArgument
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PORTS = {"http": 80, "https": 443}
-_METADATA = ipaddress.ip_network("fd00:ec2::/32")
-"""Of instances of AWS, by IPv6; by IPv4 such addresses are link-local."""
+_METADATA = (ipaddress.ip_network("fd00:ec2::/32"), ipaddress.ip_network("100.100.100.200/32"))
+"""Of AWS by IPv6, and of Alibaba; those of others are link-local."""
+_WITH_IPV4 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+"""Networks of which the last 32 bits are an IPv4 address: that of translators, and an old one."""
 MAX_URL = 2_000
 """Characters."""
 
@@ -74,8 +76,7 @@ class Targets:
 
     def _problem(self, host: str, address: Address) -> str | None:
         """Why it may not be called."""
-        mapped = getattr(address, "ipv4_mapped", None)
-        address = mapped or address
+        address = _within(address)
         if host.lower() in (name.lower() for name in self.allowed) or any(
             address in network for network in self._networks()
         ):
@@ -84,7 +85,7 @@ class Targets:
             return f"{host} ({address}) is not in webhooks.allowed_targets of master.yaml"
         for kind, is_one in (
             ("loopback", address.is_loopback),
-            ("link-local", address.is_link_local or address in _METADATA),
+            ("link-local", address.is_link_local or any(address in one for one in _METADATA)),
             ("unspecified", address.is_unspecified),
             ("multicast", address.is_multicast),
         ):
@@ -113,6 +114,21 @@ def _parts(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if parts.scheme in _PORTS and parts.hostname and url.isprintable() else None
+
+
+def _within(address: Address) -> Address:
+    """The IPv4 address that is reached by an IPv6 address, if one is."""
+    if (
+        not isinstance(address, ipaddress.IPv6Address)
+        or address.is_loopback
+        or address.is_unspecified
+    ):
+        return address
+    if (inner := address.ipv4_mapped or address.sixtofour) is not None:
+        return inner
+    if any(address in network for network in _WITH_IPV4):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
 
 
 def _literal(host: str) -> Address | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agent_bootstrap.bind_rules import problem_of
 from master.allocations.cluster_tasks import ClusterTasks
 from master.allocations.peer_ssh import PeerKeys
 from master.allocations.policy import ClusterPolicy
@@ -195,7 +196,7 @@ def build(parts: Parts) -> ControlPlane:
         ended=collector.wake,
     )
     service_tokens = ServiceTokens(parts.secret)
-    metadata = ExperimentMetadata(store=parts.store, experiments=experiments)
+    metadata = ExperimentMetadata(store=parts.store, experiments=experiments, rules=rules)
     tasks = InteractiveService(
         store=parts.store,
         blobs=parts.blobs,
@@ -227,6 +228,7 @@ def build(parts: Parts) -> ControlPlane:
         parts.store,
         parts.clock,
         caller,
+        registry=registry,
         signing_key=signing_key,
         base_url=parts.webhooks.base_url,
     )
@@ -248,6 +250,8 @@ def build(parts: Parts) -> ControlPlane:
         parts.clock,
         agent_users=parts.agent_users,
         roles=roles,
+        pools=rules.pool_bindings,
+        refused_folder=lambda folder: _refused_folder(folder, parts),
         removal=removals.wake,
         removed=workspace_removed,
     )
@@ -271,7 +275,9 @@ def build(parts: Parts) -> ControlPlane:
         workspaces=workspaces,
         projects=ProjectService(
             parts.store,
+            parts.clock,
             queue=workspaces.queue,
+            rules=rules,
             relocated=experiments.relocated,
             removal=removals.wake,
         ),
@@ -298,6 +304,13 @@ def build(parts: Parts) -> ControlPlane:
     )
 
 
+def _refused_folder(folder: str, parts: Parts) -> str | None:
+    """Why tasks of no pool may mount it, whoever they run as."""
+    rules = map(parts.cluster_tasks.host_paths_of, parts.policy.defaults)
+    problems = [problem_of(folder, each, as_root=False) for each in rules]
+    return None if None in problems or not problems else problems[0]
+
+
 def role_service(store: Store, authz: Authz) -> RoleService:
     creators = authz.workspace_creator_assign_role
     own = [
@@ -311,6 +324,7 @@ def role_service(store: Store, authz: Authz) -> RoleService:
 
 async def start_roles(roles: RoleService, auth: AuthService, authz: Authz) -> None:
     """Load them, and let them decide if they are to."""
+    roles.report_changes(auth.rights.changed)
     await roles.load()
     for user in auth.users():
         if user.username == ADMIN:

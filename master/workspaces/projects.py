@@ -13,8 +13,10 @@ from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
+from master.workspace_rules import WorkspaceRules
 from master.workspaces.deletion import DELETING, require_no_running
 from master.workspaces.names import key_from_name, project_key, project_name
+from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
 
 log = structlog.get_logger(__name__)
@@ -49,14 +51,18 @@ class ProjectService:
     def __init__(
         self,
         store: Store,
+        clock: Clock,
         *,
         queue: SerialQueue,
+        rules: WorkspaceRules,
         relocated: Callable[[Sequence[int], int], None],
         removal: Callable[[], None],
     ) -> None:
         """`relocated`: these experiments are in this workspace now. `removal`: something is to be deleted."""
+        self._rules = rules
         self._relocated = relocated
         self._store = store
+        self._clock = clock
         self._queue = queue
         self._removal = removal
 
@@ -78,6 +84,7 @@ class ProjectService:
                 "key": key,
                 "description": new.description,
                 "user_id": by.user_id,
+                "created_at": self._clock.now(),
             }
             unit = UnitOfWork()
             unit.insert(tables.Project, row)
@@ -131,7 +138,7 @@ class ProjectService:
         await self._queue.run(turn)
 
     async def move(self, project_id: int, workspace_id: int, *, by: Actor) -> None:
-        """To another workspace. Raises NotFound, Conflict, InvalidState."""
+        """To another workspace. Raises NotFound, Conflict, and InvalidState as `WorkspaceRules.require_takes` does."""
 
         async def turn() -> None:
             row = await self._changeable(project_id)
@@ -139,8 +146,9 @@ class ProjectService:
             if row.workspace_id == workspace_id:
                 return
             await self._require_free(row.name, workspace_id)
-            await self._update(project_id, {"workspace_id": workspace_id}, by)
             experiment = tables.Experiment
+            await self._rules.require_takes(workspace_id, experiment.project_id == project_id)
+            await self._update(project_id, {"workspace_id": workspace_id}, by)
             inside = select(experiment.id).where(experiment.project_id == project_id)
             self._relocated(await self._store.read(inside), workspace_id)
 

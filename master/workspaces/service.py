@@ -9,8 +9,13 @@ import structlog
 from sqlalchemy import func, select
 
 from master.allocations.identities import WorkspaceUser
+from master.allocations.mounts import host_folder
 from master.auth.role_service import RoleService
 from master.core.actor import Actor
+from master.core.expconf.models.storage import SharedFsStorage
+from master.core.expconf.workspace_storage import read_storage, unusable_folder
+from master.parsing import in_parsing_thread
+from master.pool_bindings.queries import PoolBindingQueries
 from master.store import tables
 from master.store.mailbox import SerialQueue
 from master.store.store import Store
@@ -20,6 +25,7 @@ from master.workspaces.deletion import DELETING, empty_workspace, require_no_run
 from master.workspaces.names import workspace_name
 from windlass.base.clock import Clock
 from windlass.base.errors import Conflict, InvalidArgument, InvalidState, NotFound
+from windlass.base.formats.json_types import JsonMapping
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +40,14 @@ class WorkspacePatch:
     name: str | None = None
     agent_user: Mapping[str, object] | None = None
     """The given fields of `WorkspaceUser`; None clears one."""
+    default_compute_pool: str | None = None
+    """Empty, as in the next: the cluster's."""
+    default_aux_pool: str | None = None
+    checkpoint_storage: JsonMapping | None = None
+    """Empty: the cluster's."""
+
+
+UNCHANGED = WorkspacePatch()
 
 
 class WorkspaceService:
@@ -46,10 +60,15 @@ class WorkspaceService:
         *,
         agent_users: AgentUsers,
         roles: RoleService,
+        pools: PoolBindingQueries,
+        refused_folder: Callable[[str], str | None],
         removal: Callable[[], None],
         removed: Callable[[int], None],
     ) -> None:
-        """`removal`: something is to be deleted. `removed`: a workspace is gone."""
+        """`refused_folder`: why no task may mount it. `removal`: something is to be deleted. `removed`: a workspace is
+        gone."""
+        self._pools = pools
+        self._refused_folder = refused_folder
         self.queue = SerialQueue("workspaces")
         self._store = store
         self._clock = clock
@@ -58,12 +77,11 @@ class WorkspaceService:
         self._removed = removed
         self._removal = removal
 
-    async def create(
-        self, name: str, *, agent_user: Mapping[str, object] | None = None, by: Actor
-    ) -> int:
+    async def create(self, name: str, given: WorkspacePatch = UNCHANGED, *, by: Actor) -> int:
         """Its id. It belongs to `by`, who has it pinned, and a role in it. Raises Conflict, InvalidArgument."""
         name = workspace_name(name)
-        user = _agent_user(None, agent_user or {})
+        user = _agent_user(None, given.agent_user or {})
+        storage = await in_parsing_thread(self._storage, given)
 
         async def turn() -> int:
             await self._require_free(name)
@@ -71,7 +89,14 @@ class WorkspaceService:
             if (number or 0) >= MAX_WORKSPACES:
                 raise InvalidArgument(f"there are {MAX_WORKSPACES} workspaces already: delete some")
             id_ = self._store.next_id(tables.Workspace)
-            row = {"id": id_, "name": name, "user_id": by.user_id, "agent_user_group": user}
+            row = {
+                "id": id_,
+                "name": name,
+                "user_id": by.user_id,
+                "agent_user_group": user,
+                **storage,
+                **await self._default_pools(given, id_),
+            }
             unit = UnitOfWork()
             unit.insert(tables.Workspace, row)
             unit.insert(tables.WorkspacePin, self._pin(id_, by))
@@ -87,13 +112,14 @@ class WorkspaceService:
         return await self.queue.run(turn)
 
     async def patch(self, workspace_id: int, patch: WorkspacePatch, *, by: Actor) -> None:
-        """Raises NotFound, Conflict, InvalidArgument, InvalidState."""
+        """Raises NotFound, Conflict, InvalidArgument, InvalidConfig, InvalidState."""
+        storage = await in_parsing_thread(self._storage, patch)
 
         async def turn() -> None:
             row = await self._changeable(workspace_id)
             if row.archived:
                 raise InvalidState(f"workspace {workspace_id} is archived: unarchive it first")
-            values: dict[str, object] = {}
+            values = {**storage, **await self._default_pools(patch, workspace_id)}
             if patch.name is not None and patch.name != row.name:
                 name = workspace_name(patch.name)
                 await self._require_free(name, but=workspace_id)
@@ -184,6 +210,30 @@ class WorkspaceService:
             return empty
 
         return await self.queue.run(turn)
+
+    def _storage(self, patch: WorkspacePatch) -> dict[str, object]:
+        """The column, if it changes. Blocks: links are followed. Raises InvalidConfig."""
+        if patch.checkpoint_storage is None:
+            return {}
+        if not patch.checkpoint_storage:
+            return {"checkpoint_storage": None}
+        storage, stored = read_storage(patch.checkpoint_storage)
+        # A directory may be in a mount that an experiment has itself: that shows when it is submitted.
+        folder = host_folder(storage) if isinstance(storage, SharedFsStorage) else None
+        if folder is not None and (why := self._refused_folder(folder)):
+            raise unusable_folder(f"{folder} {why}")
+        return {"checkpoint_storage": stored}
+
+    async def _default_pools(self, patch: WorkspacePatch, workspace_id: int) -> dict[str, object]:
+        """The columns that change. Raises InvalidArgument for a pool that the workspace may not use."""
+        found: dict[str, object] = {}
+        for column in ("default_compute_pool", "default_aux_pool"):
+            pool = getattr(patch, column)
+            if pool:
+                await self._pools.require_usable(pool, workspace_id)
+            if pool is not None:
+                found[column] = pool or None
+        return found
 
     async def _update(self, workspace_id: int, values: Mapping[str, object], by: Actor) -> None:
         if values:

@@ -12,10 +12,6 @@ from typing import Any, TypeVar
 
 from provisioner.fleet.instances import InstanceRecord
 from provisioner.fleet.state import FleetState
-from windlass.base.clock import Clock
-
-JUMP_S = 2.0
-"""Smaller differences between the clocks are drift, and harmless."""
 
 _INTENT_TIMES = ("created_at", "accepted_at", "called_at", "next_try_at", "last_reply_at")
 _INSTANCE_TIMES = (
@@ -27,26 +23,6 @@ _INSTANCE_TIMES = (
 _BAKE_TIMES = ("created_at", "installed_at", "ended_at", "next_try_at", "nothing_left_at")
 _STOP_TIMES = ("since", "until", "ready_at")
 _T = TypeVar("_T")
-
-
-class Clocks:
-    """Compares the wall clock with the steady one."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._ahead_s = self._difference()
-
-    def jump_s(self) -> float:
-        """How far the wall clock has jumped since `settle`, or 0."""
-        jump = self._difference() - self._ahead_s
-        return jump if abs(jump) > JUMP_S else 0.0
-
-    def settle(self) -> None:
-        """What has jumped so far is taken in."""
-        self._ahead_s = self._difference()
-
-    def _difference(self) -> float:
-        return self._clock.now().timestamp() - self._clock.monotonic()
 
 
 def shifted(state: FleetState, by_s: float) -> FleetState:

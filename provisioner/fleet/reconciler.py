@@ -20,7 +20,7 @@ from master.core.deadlines import Cause, Deadline
 from provisioner.capacity.offer_views import OfferView, offer_id, offer_views
 from provisioner.capacity.refusals import Unseen
 from provisioner.fleet.calls import Calls
-from provisioner.fleet.clock_jumps import Clocks, shifted
+from provisioner.fleet.clock_jumps import shifted
 from provisioner.fleet.counters import FleetCounters
 from provisioner.fleet.decide import computed, decide
 from provisioner.fleet.documents import Unsaved, forget_finished, restored, to_move, unsaved
@@ -72,6 +72,7 @@ from provisioner.types import (
     Scope,
 )
 from windlass.base.clock import Clock
+from windlass.base.clock_jumps import Clocks
 from windlass.base.errors import WindlassError
 from windlass.base.formats.json_types import JsonMapping
 from windlass.base.ids import Ids

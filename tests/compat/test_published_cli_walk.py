@@ -293,10 +293,10 @@ ok | project unarchive Uncategorized n
 is immutable | project archive Uncategorized Uncategorized
 ok | project delete Uncategorized n --yes
 ok | workspace list
-ok | workspace create w
+ok | workspace create w --default-compute-pool default --checkpoint-storage-config-file {storage}
 avoid names equal to other workspaces | workspace create W
 ok | workspace describe Uncategorized
-ok | workspace edit w --name n
+ok | workspace edit w --name n --default-aux-pool default --checkpoint-storage-config {}
 ok | workspace list-pools Uncategorized
 ok | workspace list-projects Uncategorized
 ok | workspace archive n
@@ -441,6 +441,8 @@ def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
     config, task, hooks = folder / "config.yaml", folder / "task.yaml", folder / "hooks"
     longer = folder / "longer.yaml"
     longer.write_text("{hyperparameters: {steps: 13}, searcher: {max_length: {batches: 13}}}")
+    storage = folder / "storage.yaml"
+    storage.write_text("{type: directory, container_path: /tmp}")
     policy = folder / "policy.yaml"
     policy.write_text("constraints: {priority_limit: 1}")
     config.write_text(CONFIG)
@@ -469,6 +471,7 @@ def ids(cluster: RealCluster, tmp_path: Path) -> dict[str, str]:
         "{longer}": str(longer),
         "{hooks}": str(hooks),
         "{policy}": str(policy),
+        "{storage}": str(storage),
         "{task}": str(task),
         "{model}": str(MODEL),
     }

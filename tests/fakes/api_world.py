@@ -53,6 +53,7 @@ from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
 from master.store.store import Store
 from master.templates.service import TemplateService
+from master.updates.hub import UpdateHub
 from master.webhooks.deliveries import Deliveries
 from master.wiring.control_plane import Parts, build, start_roles
 from master.workspaces.deletion import Removals
@@ -248,7 +249,13 @@ class ApiWorld:
         }
         return await self.call("POST", f"/api/v1/trials/{trial_id}/metrics", body)
 
-    async def checkpoint(self, run: AllocationState, uuid: str, steps: int) -> None:
+    async def checkpoint(
+        self,
+        run: AllocationState,
+        uuid: str,
+        steps: int,
+        at: str = "2026-01-01T00:00:00+00:00",
+    ) -> None:
         body = {
             "uuid": uuid,
             "taskId": run.task_id,
@@ -256,7 +263,7 @@ class ApiWorld:
             "state": "STATE_COMPLETED",
             "metadata": {"steps_completed": steps},
             "resources": {"a.txt": "5", "dir/": "0"},
-            "reportTime": "2026-01-01T00:00:00+00:00",
+            "reportTime": at,
             "training": {},
         }
         await self.ok("POST", "/api/v1/checkpoints", body)
@@ -455,6 +462,8 @@ async def _start(
     tasks.create_task(router.run())
     tasks.create_task(allocations.run())
     tasks.create_task(plane.collector.run())
+    updates = UpdateHub(store, auth.rights, gather_s=0)
+    tasks.create_task(updates.run())
     provisioner = OneInstance(clock) if elastic else None
     services = Services(
         master_url="http://master",
@@ -483,6 +492,7 @@ async def _start(
         projects=plane.projects,
         models=plane.models,
         versions=plane.versions,
+        updates=updates,
         roles=plane.roles,
         reports=plane.reports,
         metadata=plane.metadata,

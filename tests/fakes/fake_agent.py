@@ -136,6 +136,9 @@ class FakeAgent:
                 while not self._dead:
                     await self.until(lambda: self._online or self._dead)
                     await self._connect_once()
+                    # A task group that fails as it is cancelled only says why it failed (Python 3.11 and 3.12).
+                    if (task := asyncio.current_task()) is not None and task.cancelling():
+                        raise asyncio.CancelledError
                     if not self._dead:
                         await asyncio.sleep(self.reconnect_s)
                 self._stop_all()

@@ -45,3 +45,7 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
+
+    def jump(self, seconds: float) -> None:
+        """The wall clock is set; no time passes."""
+        self._now += timedelta(seconds=seconds)

@@ -18,6 +18,9 @@ from windlass.cli.groups import LazyGroup, RootGroup
 class DetGroup(RootGroup):
     operators = {"simulate": "Show what a master.yaml would cost on a trace of jobs."}  # noqa: RUF012 - as `lazy`
     lazy = {  # noqa: RUF012 - declared as a class variable in RootGroup
+        "admin": LazyGroup(
+            "cluster.admin", "Make users, groups and what they share as a file says."
+        ),
         "agent": LazyGroup("cluster.agent", "List and drain machines; run an agent.", "a"),
         "checkpoint": LazyGroup(
             "experiment.checkpoint", "Show, download and delete checkpoints.", "c"

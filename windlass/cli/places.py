@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -18,6 +19,12 @@ ProjectName = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("-a", "--all", help="Include archived ones.")]
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
+
+
+def confirm_at_terminal(question: str, yes: bool) -> None:
+    """For what programs have always done unasked: a person is asked before it, a program is not. Raises Abort."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
 
 
 def workspace_of(client: Client, name: str) -> Json:

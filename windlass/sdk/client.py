@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from windlass.base.errors import NotFound
@@ -72,10 +72,16 @@ class Client:
         return AccessTokens(self.session, self.pages)
 
     def create_user(
-        self, username: str, *, password: str | None, admin: bool = False, remote: bool = False
+        self,
+        username: str,
+        *,
+        password: str | None,
+        admin: bool = False,
+        remote: bool = False,
+        **more: Any,
     ) -> Json:
-        """`password` None: for a remote user, who has none."""
-        user = {"username": username, "admin": admin, "active": True, "remote": remote}
+        """`password` None: for a remote user, who has none. `more`: further keys of a user."""
+        user = {"username": username, "admin": admin, "active": True, "remote": remote, **more}
         body: Json = {"user": user, "isHashed": True}
         if password is not None:
             body["password"] = hash_password(password)
@@ -225,9 +231,15 @@ class Client:
         archived: bool | None = False,
         newest: int | None = None,
         configs: bool = True,
+        project_id: int | None = None,
     ) -> list[Json]:
         """By id, oldest first. `newest`: only so many of the last ones; without `configs` it is faster."""
-        query: Query = {"archived": archived, "users": user, "sortBy": "SORT_BY_ID"}
+        query: Query = {
+            "archived": archived,
+            "users": user,
+            "projectId": project_id,
+            "sortBy": "SORT_BY_ID",
+        }
         size = PAGE
         if not configs:
             query, size = {**query, "omitConfig": True}, LARGE_PAGE

@@ -85,8 +85,12 @@ class Roles:
 
     def with_assignments(self, role_id: int) -> Json:
         """{"role", "userRoleAssignments", "groupRoleAssignments"}."""
-        answer = self._session.post(f"{_ROLES}/search/by-ids", {"roleIds": [role_id]})
-        return dict(answer["roles"][0])
+        return self.assignments([role_id])[0]
+
+    def assignments(self, role_ids: Sequence[int]) -> list[Json]:
+        """The same, of several."""
+        answer = self._session.post(f"{_ROLES}/search/by-ids", {"roleIds": list(role_ids)})
+        return list(answer["roles"])
 
     def of_user(self, user_id: int) -> list[Json]:
         """The same, of the user and of the user's groups."""
@@ -95,6 +99,10 @@ class Roles:
     def of_group(self, group_id: int) -> Json:
         """{"roles", "assignments"}: both in the same order."""
         return self._session.get(f"{_ROLES}/search/by-group/{group_id}")
+
+    def in_workspace(self, workspace_id: int) -> Json:
+        """{"usersAssignedDirectly", "groups", "assignments"}: who holds a role in just this workspace."""
+        return self._session.get(f"{_ROLES}/workspace/{workspace_id}")
 
     def assign(
         self,

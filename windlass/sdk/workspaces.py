@@ -37,6 +37,11 @@ class Workspaces:
     def set_archived(self, workspace_id: int, archived: bool) -> None:
         self._session.post(f"{_WORKSPACES}/{workspace_id}/{_verb(archived)}")
 
+    def pools(self, workspace_id: int) -> list[str]:
+        """Names of those that its work may use."""
+        path = f"{_WORKSPACES}/{workspace_id}/available-resource-pools"
+        return list(self._pages(path, "resourcePools", {}))  # type: ignore[arg-type]
+
     def delete(self, workspace_id: int) -> bool:
         """Whether it is gone already."""
         answer = self._session.request("DELETE", f"{_WORKSPACES}/{workspace_id}")

@@ -17,6 +17,7 @@ from master.api.paging import pagination
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Paging, Word
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.auth.actions import Action
@@ -58,7 +59,8 @@ async def list_agents(
         for view in views
     ]
     if not allowed(by, Action.VIEW_AGENT_DETAILS):
-        agents = [without_details(agent) for agent in agents]
+        hidden = await hidden_pools(api, by)
+        agents = [without_details(agent, hidden) for agent in agents]
     return reply({"agents": agents, "pagination": pagination(page)})
 
 

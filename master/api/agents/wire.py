@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from master.allocations.machine import AllocationState
 from master.api.agents.replies import Agent, Container, Device, Slot, SlotCounts, SlotStats
@@ -116,12 +116,16 @@ def _slot_stats(view: AgentView) -> SlotStats:
 HIDDEN = "********"
 
 
-def without_details(shown: Agent) -> Agent:
-    """What is shown to those who may not know which machine it is: what there is, and what of it is free."""
+def without_details(shown: Agent, hidden: Collection[str] = ()) -> Agent:
+    """What is shown to those who may not know which machine it is: what there is, and what of it is free.
+
+    `hidden`: pools that are not there for them.
+    """
     slots = [shown["slots"][id_] for id_ in shown["slots"]]
     return {
         **shown,
         "id": HIDDEN,
+        "resourcePools": [HIDDEN if pool in hidden else pool for pool in shown["resourcePools"]],
         "addresses": [HIDDEN for _ in shown["addresses"]],
         "instanceId": HIDDEN if shown["instanceId"] else shown["instanceId"],
         "notes": [],

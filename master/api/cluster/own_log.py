@@ -18,6 +18,7 @@ from master.api.request_models import Body, Int32, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
+from master.api.standing import Still
 from master.api.values import Timestamp, time
 from master.auth.actions import Action
 from master.logs.own_log import PAGE, OwnEntry, OwnLog
@@ -58,12 +59,13 @@ class MasterLogsReply(TypedDict):
 @router.get("/api/v1/master/logs")
 @permit(Action.VIEW_MASTER_LOGS, CLUSTER)
 async def master_logs(
-    query: Annotated[ReadOwnLog, Query()], api: TheApi
+    query: Annotated[ReadOwnLog, Query()], api: TheApi, still: Still
 ) -> JsonLines[MasterLogsReply]:
     if query.follow and query.limit:
         raise InvalidArgument("limit: not together with follow: a followed log has no end")
     pages = _pages(api.services.own_log, query)
-    return JsonLines(pages, api.closing, eager=not query.follow)
+    permitted = still(None) if query.follow else None
+    return JsonLines(pages, api.closing, eager=not query.follow, permitted=permitted)
 
 
 async def _pages(own: OwnLog, query: ReadOwnLog) -> AsyncGenerator[Sequence[MasterLogsReply], None]:

@@ -26,14 +26,13 @@ from master.api.values import Timestamp, time
 from master.auth.actions import Action
 from master.core.visibility import Visibility
 from master.usage.allocations import Interval, UsedAllocation, used_allocations
+from master.usage.phases import Spent, spans_of, spent
 from master.usage.sums import Adder, Kind, Period, Sums, days
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(route_class=ApiRoute, tags=["resources"])
 
 Cell: TypeAlias = str | int | float | None
-TRAINING = "training"
-"""The one kind of use that is recorded by itself: an allocation of an experiment."""
 MAX_DAYS = 3_660
 """Of one export by day or month: ten years."""
 
@@ -143,7 +142,6 @@ async def allocations_csv(
 
 def _allocation_cells(one: UsedAllocation, interval: Interval, now: datetime) -> tuple[Cell, ...]:
     seconds = one.slots * interval.seconds(one.started_at, one.until(now))
-    pulling = None  # part of the start, and not told apart
     return (
         one.id,
         one.task_type,
@@ -153,7 +151,7 @@ def _allocation_cells(one: UsedAllocation, interval: Interval, now: datetime) ->
         one.slots,
         _second(one.started_at),
         _second(one.ended_at),
-        pulling,
+        None if one.pull_s is None else round(one.pull_s, 3),
         round(seconds / 3600, 6),
         one.pool,
     )
@@ -162,14 +160,13 @@ def _allocation_cells(one: UsedAllocation, interval: Interval, now: datetime) ->
 @router.get("/resources/allocation/raw", response_class=CsvResponse)
 @permit(Action.VIEW_USAGE, VISIBLE)
 async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
-    """What experiments ran within the time."""
-    interval, now = query.interval(), api.services.clock.now()
+    """What runs of experiments spent their time on."""
+    interval = query.interval()
 
     async def pages() -> AsyncGenerator[str, None]:
         yield _csv([RAW_COLUMNS])
-        async for page in used_allocations(api.services.store, interval, visible):
-            entries = (_raw_entry(one, interval, now) for one in page)
-            yield _csv(_raw_cells(entry) for entry in entries if entry is not None)
+        async for entries in _raw_entries(api, interval, visible):
+            yield _csv(map(_raw_cells, entries))
 
     return TextStream(pages(), api.closing, media_type="text/csv")
 
@@ -178,30 +175,36 @@ async def raw_csv(query: Annotated[InTime, Query()], visible: Visible, api: TheA
 @answers(RawReply)
 @permit(Action.VIEW_USAGE, VISIBLE)
 async def raw(query: Annotated[InTime, Query()], visible: Visible, api: TheApi) -> Response:
-    """What experiments ran within the time."""
-    interval, now = query.interval(), api.services.clock.now()
-
-    async def entries() -> AsyncGenerator[list[RawEntry], None]:
-        async for page in used_allocations(api.services.store, interval, visible):
-            found = (_raw_entry(one, interval, now) for one in page)
-            yield [entry for entry in found if entry is not None]
-
-    return TextStream(_json(entries()), api.closing, media_type="application/json")
+    """What runs of experiments spent their time on."""
+    entries = _raw_entries(api, query.interval(), visible)
+    return TextStream(_json(entries), api.closing, media_type="application/json")
 
 
-def _raw_entry(one: UsedAllocation, interval: Interval, now: datetime) -> RawEntry | None:
-    if one.experiment_id is None:
-        return None
+async def _raw_entries(
+    api: ApiContext, interval: Interval, visible: Visibility
+) -> AsyncGenerator[list[RawEntry], None]:
+    store, now = api.services.store, api.services.clock.now()
+    async for page in used_allocations(store, interval, visible):
+        runs = [one for one in page if one.experiment_id is not None]
+        spans = await spans_of(store, runs, interval)
+        yield [
+            _raw_entry(run, part)
+            for run in runs
+            for part in spent(run, spans.get((run.trial_id or 0, run.run_id), ()), interval, now)
+        ]
+
+
+def _raw_entry(run: UsedAllocation, part: Spent) -> RawEntry:
     return {
-        "kind": TRAINING,
-        "startTime": time(one.started_at),
-        "endTime": time(one.ended_at),
-        "experimentId": one.experiment_id,
-        "username": one.username,
-        "userId": one.user_id,
-        "labels": list(one.labels or ()),
-        "slots": one.slots,
-        "seconds": interval.seconds(one.started_at, one.until(now)),
+        "kind": part.phase,
+        "startTime": time(part.start),
+        "endTime": time(part.end),
+        "experimentId": run.experiment_id or 0,
+        "username": run.username,
+        "userId": run.user_id,
+        "labels": list(run.labels or ()),
+        "slots": run.slots,
+        "seconds": part.seconds,
     }
 
 

@@ -26,6 +26,7 @@ from master.api.services import ApiContext, TheApi
 from master.api.targets import experiment_target, require_new
 from master.auth.actions import Action, Target
 from master.core.expconf.policies import WorkloadType
+from master.core.jobs import SetPriority, SetWeight
 from master.core.visibility import Visibility
 from master.experiments.lifecycle.state import Phase, already_ended
 from master.experiments.metadata import MetadataPatch
@@ -34,6 +35,8 @@ from windlass.base.errors import InvalidState
 
 router = APIRouter(route_class=ApiRoute, tags=["experiments"])
 
+ORDER = (SetPriority, SetWeight)
+"""What changes the order of the queue."""
 Label = Annotated[Text, Path(min_length=1, max_length=200)]
 
 
@@ -52,6 +55,8 @@ async def patch(
     if changes:
         target = await experiment_target(api, experiment_id)
         require(api, principal, Action.UPDATE_EXPERIMENT, target)
+        if api.services.jobs.strict and any(isinstance(one, ORDER) for one in changes):
+            require(api, principal, Action.CONTROL_JOB_QUEUE, target)
     job_id = await _job_of(api, experiment_id, visible) if changes else ""
     patched = MetadataPatch(
         name=body.name, description=body.description, notes=body.notes, labels=body.labels
@@ -161,7 +166,7 @@ async def delete(experiment_id: RowId, principal: Caller, api: TheApi) -> Reply[
     return reply()
 
 
-@router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.put("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def add_label(
     experiment_id: RowId,
@@ -174,7 +179,7 @@ async def add_label(
     )
 
 
-@router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+@router.delete("/api/v1/experiments/{experiment_id}/labels/{label:path}")
 @permit(Action.UPDATE_METADATA, experiment("experiment_id"))
 async def remove_label(
     experiment_id: RowId,

@@ -163,7 +163,7 @@ def _run(api: ApiContext, row: FoundRun, now: datetime) -> FlatRun:
         "state": run_state(run, experiment.state, live),
         "startTime": time(run.created_at),
         "endTime": time(run.ended_at),
-        "duration": ((run.ended_at or now) - run.created_at) // timedelta(seconds=1),
+        "duration": max(0, ((run.ended_at or now) - run.created_at) // timedelta(seconds=1)),
         "labels": experiment.labels,
         "archived": row.trial.archived or experiment.archived,
         "parentArchived": row.parent_archived,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query
@@ -19,6 +20,7 @@ from master.api.request_models import Int32, RowId, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.standing import Following, Still
 from master.api.trials.time_series import MAX_IDS, METRIC_TYPES, DataPoint, at_most, data_points
 from master.api.values import finite
 from master.auth.actions import Action
@@ -124,7 +126,7 @@ class Snapshot(OfMetric):
 @router.get("/api/v1/experiments/metrics-stream/metric-names")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def metric_names(
-    query: Annotated[ListNames, Query()], visible: Visible, api: TheApi
+    query: Annotated[ListNames, Query()], visible: Visible, api: TheApi, still: Still
 ) -> JsonLines[MetricNames]:
     if not query.ids:
         raise InvalidArgument("ids: must name at least one experiment")
@@ -146,13 +148,17 @@ async def metric_names(
             "metricNames": [{"group": m.group, "name": m.name} for m in sorted(new)],
         }
 
-    return _stream(api, query.ids, query.period(), news)
+    return _stream(api, query.ids, query.period(), news, still)
 
 
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/batches")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def batches(
-    experiment_id: RowId, query: Annotated[OfMetric, Query()], visible: Visible, api: TheApi
+    experiment_id: RowId,
+    query: Annotated[OfMetric, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[MetricBatches]:
     wanted = query.wanted()
     await api.reads.experiments.require_experiments([experiment_id], visible)
@@ -164,13 +170,17 @@ async def batches(
         known.update(new)
         return {"batches": new} if new else None
 
-    return _stream(api, (experiment_id,), query.period(), news)
+    return _stream(api, (experiment_id,), query.period(), news, still)
 
 
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/trials-sample")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def trials_sample(
-    experiment_id: RowId, query: Annotated[Sample, Query()], visible: Visible, api: TheApi
+    experiment_id: RowId,
+    query: Annotated[Sample, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[TrialsSample]:
     """Of the best trials."""
     wanted = query.wanted()
@@ -179,7 +189,7 @@ async def trials_sample(
     sampling = _Sampling(
         api, experiment_id, query, wanted, smaller_is_better=searcher.get("smaller_is_better", True)
     )
-    return _stream(api, (experiment_id,), query.period(), sampling.news)
+    return _stream(api, (experiment_id,), query.period(), sampling.news, still)
 
 
 class _Sampling:
@@ -243,7 +253,11 @@ class _Sampling:
 @router.get("/api/v1/experiments/{experiment_id}/metrics-stream/trials-snapshot")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def trials_snapshot(
-    experiment_id: RowId, query: Annotated[Snapshot, Query()], visible: Visible, api: TheApi
+    experiment_id: RowId,
+    query: Annotated[Snapshot, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[TrialsSnapshot]:
     """Of each trial the report that is nearest."""
     wanted = query.wanted()
@@ -267,7 +281,7 @@ async def trials_snapshot(
         known.update((point.trial_id, point.id) for point, _ in found)
         return {"trials": new} if new else None
 
-    return _stream(api, (experiment_id,), query.period(), news)
+    return _stream(api, (experiment_id,), query.period(), news, still)
 
 
 def _stream(
@@ -275,6 +289,7 @@ def _stream(
     experiment_ids: Sequence[int],
     period: float,
     news: Callable[[], Awaitable[T | None]],
+    still: Following,
 ) -> JsonLines[T]:
     """What is new in every round; None: nothing."""
 
@@ -285,7 +300,8 @@ def _stream(
                 if item is not None:
                     yield [item]
 
-    return JsonLines(pages(), api.closing, eager=False)
+    permitted = still(partial(api.reads.experiments.require_experiments, experiment_ids))
+    return JsonLines(pages(), api.closing, eager=False, permitted=permitted)
 
 
 async def _rounds(

@@ -110,7 +110,7 @@ async def _create_unmanaged(
     new = await new_unmanaged(body, files, principal, visible, api)
     unmanaged = api.services.experiments.unmanaged
     if body.validate_only:
-        checked = await unmanaged.check(new.config, template=new.template)
+        checked = await unmanaged.check(new)
         return _created(wire.nothing(), None, checked)
     id_ = await unmanaged.create(new, by=principal)
     experiment = await experiment_json(api, id_, visible)

@@ -62,7 +62,7 @@ def summary(
         "progress": finite(row.progress),
         "startTime": time(row.created_at),
         "endTime": time(row.ended_at),
-        "duration": int(((row.ended_at or now) - row.created_at).total_seconds()),
+        "duration": max(0, int(((row.ended_at or now) - row.created_at).total_seconds())),
         "username": row.username,
         "displayName": row.display_name,
         "userId": row.owner_id,

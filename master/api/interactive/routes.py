@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from master.api.access import Caller, Visible
+from master.api.access import Caller, Visible, require
 from master.api.enums import LaunchWarning
 from master.api.http.file_bodies import parse_body
 from master.api.interactive import wire
@@ -19,7 +19,7 @@ from master.api.replies import Empty, Reply, answers, reply
 from master.api.request_models import Body, Int32, Paging, Priority, Text, Word
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.targets import applied_template, require_new
+from master.api.targets import applied_template, interactive_target, require_new
 from master.api.values import finite
 from master.auth.actions import Action
 from master.core.expconf.secrets import masked
@@ -138,6 +138,9 @@ def router_of(kind: WireKind) -> APIRouter:
     async def set_priority(
         task_id: TaskId, body: SetPriorityBody, visible: Visible, principal: Caller, api: TheApi
     ) -> Reply[dict[str, Any]]:
+        if api.services.jobs.strict:
+            target = await interactive_target(api, task_id, kind.type)
+            require(api, principal, Action.CONTROL_JOB_QUEUE, target)
         await api.services.tasks.set_priority(task_id, body.priority, by=principal)
         return reply({kind.one: await _one(kind, api, task_id, visible)})
 

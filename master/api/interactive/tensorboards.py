@@ -11,8 +11,9 @@ from master.api.experiments.bulk import Filters
 from master.api.interactive.requests import Found, LaunchRequest, LaunchTask
 from master.api.request_models import Int32
 from master.api.services import ApiContext
-from master.auth.actions import Action
-from master.auth.permissions import visibility
+from master.auth.actions import Action, Target
+from master.auth.permissions import allowed, visibility
+from master.core.expconf.secrets import values
 from master.core.visibility import Visibility
 from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
 from master.parsing import in_parsing_thread
@@ -49,7 +50,7 @@ async def look_up(request: LaunchRequest) -> Found:
     watched = await _watched(api, cast("LaunchTensorboard", body), visible)
     require_few(watched)
     shows = {one.id: visible.shows_secrets_of(one.owner_id) for one in watched}
-    require_open_storage(watched, shows=shows)
+    require_open_storage(watched, shows=shows, lent=await _lent(request, watched))
     newest = max(watched, key=lambda one: one.id)
     own = newest.owner_id == request.by.user_id
     config = environment_of(
@@ -57,6 +58,16 @@ async def look_up(request: LaunchRequest) -> Found:
     )
     details = await in_parsing_thread(details_of, watched, api.services.info.cluster_id)
     return Found(config=config, details=details.model_dump(mode="json"))
+
+
+async def _lent(request: LaunchRequest, watched: Iterable[Watched]) -> dict[int, set[str]]:
+    found = {}
+    for id_ in {one.workspace_id for one in watched}:
+        target = Target(kind="workspace", id=id_, workspace_id=id_)
+        if allowed(request.by, Action.CREATE_EXPERIMENT, target):
+            defaults = await request.api.services.rules.defaults(id_)
+            found[id_] = values(defaults.checkpoint_storage)
+    return found
 
 
 async def _watched(
@@ -89,6 +100,7 @@ async def _watched(
             owner_id=row.experiment.owner_id,
             whole=row.experiment.id in known,
             trials=row.num_trials,
+            workspace_id=row.project.workspace_id,
             unmanaged=row.experiment.unmanaged,
             trial_ids=[t for t, e in of_trials.items() if e == row.experiment.id],
         )

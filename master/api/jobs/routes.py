@@ -25,6 +25,7 @@ from master.api.paging import pagination
 from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, Paging, Priority, Text, Word
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.auth.actions import Action
@@ -35,7 +36,7 @@ from master.jobs.changes import JobUpdate
 from master.jobs.queue import QueuedJob
 from master.store.paging import Paged, cut
 from provisioner.batch.base import ForeignJob
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, NotFound
 
 router = APIRouter(route_class=ApiRoute, tags=["job queue"])
 
@@ -113,9 +114,13 @@ async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Reply[
 @router.get("/api/v1/job-queues/stats")
 @permit(Action.VIEW_JOBS, CLUSTER)
 async def stats(
-    query: Annotated[JobQueueStats, Query()], api: TheApi
+    query: Annotated[JobQueueStats, Query()], by: Caller, api: TheApi
 ) -> Reply[QueueStatisticsReply]:
-    pools = await api.services.jobs.statistics(query.resource_pools)
+    hidden = await hidden_pools(api, by)
+    for pool in hidden.intersection(query.resource_pools):
+        raise NotFound("resource pool", pool)
+    found = await api.services.jobs.statistics(query.resource_pools)
+    pools = [one for one in found if one.pool not in hidden]
     return reply({"results": [wire.statistics(pool) for pool in pools]})
 
 
@@ -156,6 +161,9 @@ async def _page(
     if pool is None:
         raise InvalidArgument("resourcePool: must be given: this cluster has no default pool")
     jobs = api.services.jobs
+    # Work that was there before the pool was kept for others stays, and its owner sees the queue.
+    if pool in await hidden_pools(api, by) and not jobs.queue(pool, visible):
+        raise NotFound("resource pool", pool)
     entries: list[QueuedJob | ForeignJob] = [*jobs.queue(pool, EVERYTHING if limited else visible)]
     entries += await api.services.jobs_of_others(pool)
     entries = [one for one in entries if not wanted or _state(one) in wanted]

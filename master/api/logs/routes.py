@@ -14,6 +14,7 @@ from fastapi import Body as JsonBody
 from pydantic import Field
 
 from master.api.access import Caller, Visible, require
+from master.api.http.permitted import WhilePermitted
 from master.api.logs import replies
 from master.api.logs.wire import log_fields, task_log, trial_log
 from master.api.permits import IN_BODY, VISIBLE, permit
@@ -22,6 +23,7 @@ from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, T
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
+from master.api.standing import Still
 from master.api.targets import task_target
 from master.auth.actions import Action
 from master.auth.principal import Principal
@@ -214,7 +216,7 @@ Filters = Annotated[ReadLogs, Query()]
 @router.get("/api/v1/trials/{trial_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_trial(
-    trial_id: RowId, query: Filters, visible: Visible, by: Caller, api: TheApi
+    trial_id: RowId, query: Filters, visible: Visible, by: Caller, api: TheApi, still: Still
 ) -> JsonLines[replies.TrialLog]:
     task_id = await api.reads.tasks.task_of_trial(trial_id, visible)
     over = partial(_trial_over, api, trial_id)
@@ -222,17 +224,19 @@ async def of_trial(
     if not query.follow:  # what is followed is the task that may still go on
         tasks = await api.reads.tasks.tasks_of_trials([trial_id])
         wanted = replace(wanted, task_ids=tuple(tasks[trial_id]))
-    return _stream(api, query, wanted, over, lambda row: trial_log(row, trial_id))
+    permitted = still(partial(api.reads.tasks.task_of_trial, trial_id))
+    return _stream(api, query, wanted, over, lambda row: trial_log(row, trial_id), permitted)
 
 
 @router.get("/api/v1/tasks/{task_id}/logs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def of_task(
-    task_id: str, query: Filters, visible: Visible, by: Caller, api: TheApi
+    task_id: str, query: Filters, visible: Visible, by: Caller, api: TheApi, still: Still
 ) -> JsonLines[replies.TaskLog]:
     row = await api.reads.tasks.task(task_id, visible)
     wanted = query.of_task(task_id, by.user_id)
-    return _stream(api, query, wanted, _task_over(api, row), task_log)
+    permitted = still(partial(api.reads.tasks.task, task_id))
+    return _stream(api, query, wanted, _task_over(api, row), task_log, permitted)
 
 
 class ReadFields(QueryModel):
@@ -242,24 +246,38 @@ class ReadFields(QueryModel):
 @router.get("/api/v1/trials/{trial_id}/logs/fields")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def fields_of_trial(
-    trial_id: RowId, query: Annotated[ReadFields, Query()], visible: Visible, api: TheApi
+    trial_id: RowId,
+    query: Annotated[ReadFields, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[replies.LogFields]:
     await api.reads.tasks.task_of_trial(trial_id, visible)
     tasks = (await api.reads.tasks.tasks_of_trials([trial_id]))[trial_id]
-    return _stream_fields(api, query, tasks, partial(_trial_over, api, trial_id))
+    permitted = still(partial(api.reads.tasks.task_of_trial, trial_id))
+    return _stream_fields(api, query, tasks, partial(_trial_over, api, trial_id), permitted)
 
 
 @router.get("/api/v1/tasks/{task_id}/logs/fields")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def fields_of_task(
-    task_id: str, query: Annotated[ReadFields, Query()], visible: Visible, api: TheApi
+    task_id: str,
+    query: Annotated[ReadFields, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[replies.LogFields]:
     row = await api.reads.tasks.task(task_id, visible)
-    return _stream_fields(api, query, [task_id], _task_over(api, row))
+    permitted = still(partial(api.reads.tasks.task, task_id))
+    return _stream_fields(api, query, [task_id], _task_over(api, row), permitted)
 
 
 def _stream_fields(
-    api: ApiContext, query: ReadFields, task_ids: Sequence[str], over: Wait
+    api: ApiContext,
+    query: ReadFields,
+    task_ids: Sequence[str],
+    over: Wait,
+    permitted: WhilePermitted,
 ) -> JsonLines[replies.LogFields]:
     async def pages() -> AsyncGenerator[Sequence[replies.LogFields], None]:
         if not query.follow:
@@ -271,7 +289,12 @@ def _stream_fields(
                 async for fields in found:
                     yield [log_fields(fields)]
 
-    return JsonLines(pages(), api.closing, eager=not query.follow)
+    return JsonLines(
+        pages(),
+        api.closing,
+        eager=not query.follow,
+        permitted=permitted if query.follow else None,
+    )
 
 
 def _stream(
@@ -280,11 +303,12 @@ def _stream(
     wanted: LogQuery,
     over: Wait,
     shape: Callable[[LogRow], R],
+    permitted: WhilePermitted,
 ) -> JsonLines[R]:
     if not query.follow:
         return JsonLines(_shaped(api.services.logs.pages(wanted), shape), api.closing)
     pages = _followed(api, wanted, over)
-    return JsonLines(_shaped(pages, shape), api.closing, eager=False)
+    return JsonLines(_shaped(pages, shape), api.closing, eager=False, permitted=permitted)
 
 
 async def _shaped(

@@ -51,7 +51,7 @@ class Proxy:
             service = find(api, name)
             own_token = service_token(scope)
             by_own_token = bool(own_token) and opens(api, service, own_token)
-            caller = None if by_own_token else admit(api, service, token_in(scope["headers"]))
+            caller = None if by_own_token else await admit(api, service, token_in(scope["headers"]))
         except NotFound:
             why = f"service not found: {name[:200]}"
             why += _NO_SERVICE if asks_for_page(scope) else ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_bootstrap.container_options import ProxyPort
 from master.api.services import ApiContext
-from master.api.targets import live_workspace
+from master.api.targets import live_workspace, shown_by
 from master.auth.actions import Action, Target
 from master.auth.permissions import allowed
 from master.auth.principal import Principal
@@ -55,7 +55,7 @@ def opens(api: ApiContext, service: ProxiedService, token: str) -> bool:
     return service.name == task_id and api.services.tasks.opens(token, task_id)
 
 
-def admit(api: ApiContext, service: ProxiedService, token: str) -> Principal | None:
+async def admit(api: ApiContext, service: ProxiedService, token: str) -> Principal | None:
     """Who asks; None where the service asks that itself. Raises Unauthenticated; NotFound for what they may not see."""
     if service.port.unauthenticated:
         return None
@@ -67,6 +67,9 @@ def admit(api: ApiContext, service: ProxiedService, token: str) -> Principal | N
         raise Unauthenticated(error.message) from None
     of_trial = service.target.experiment_id is not None
     action = Action.VIEW_ARTIFACTS if of_trial else Action.VIEW_INTERACTIVE
-    if not allowed(principal, action, service.target):
+    target = service.target
+    if principal.rules is not None and not of_trial:
+        target = replace(target, shows=await shown_by(api, str(target.id)))
+    if not allowed(principal, action, target):
         raise NotFound("service", service.name)
     return principal

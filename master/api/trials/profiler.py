@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -19,6 +20,7 @@ from master.api.request_models import Body, Int64, RowId, Text, Time, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
+from master.api.standing import Still
 from master.api.targets import trial_target
 from master.api.values import Number, Timestamp, finite, time
 from master.auth.actions import Action
@@ -136,7 +138,11 @@ class OfSeries(Follow):
 @router.get("/api/v1/trials/{trial_id}/profiler/metrics")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def profiler_metrics(
-    trial_id: RowId, query: Annotated[OfSeries, Query()], visible: Visible, api: TheApi
+    trial_id: RowId,
+    query: Annotated[OfSeries, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[ProfilerMetrics]:
     await api.reads.experiments.require_trials([trial_id], visible)
 
@@ -149,13 +155,18 @@ async def profiler_metrics(
                     if query.fits(series)
                 ]
 
-    return JsonLines(pages(), api.closing, eager=False)
+    permitted = still(partial(api.reads.experiments.require_trials, [trial_id]))
+    return JsonLines(pages(), api.closing, eager=False, permitted=permitted)
 
 
 @router.get("/api/v1/trials/{trial_id}/profiler/available_series")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
 async def available_series(
-    trial_id: RowId, query: Annotated[Follow, Query()], visible: Visible, api: TheApi
+    trial_id: RowId,
+    query: Annotated[Follow, Query()],
+    visible: Visible,
+    api: TheApi,
+    still: Still,
 ) -> JsonLines[AvailableSeries]:
     """All that are known, and again whenever there are more."""
     await api.reads.experiments.require_trials([trial_id], visible)
@@ -168,7 +179,8 @@ async def available_series(
                     known.update(found)
                     yield [{"labels": [_labels(trial_id, series) for series in sorted(known)]}]
 
-    return JsonLines(pages(), api.closing, eager=False)
+    permitted = still(partial(api.reads.experiments.require_trials, [trial_id]))
+    return JsonLines(pages(), api.closing, eager=False, permitted=permitted)
 
 
 async def _news(

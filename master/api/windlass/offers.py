@@ -13,6 +13,7 @@ from master.api.access import Caller
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Text
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import Services, TheApi
 from master.api.values import Timestamp, epoch
@@ -82,9 +83,11 @@ class RetryOffer(Body):
 
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def offers(api: TheApi) -> Reply[OffersReply]:
-    """Every offer of every pool."""
-    return reply(_reply(api.services, _views(api.services)))
+async def offers(by: Caller, api: TheApi) -> Reply[OffersReply]:
+    """Every offer of every pool that the caller is shown."""
+    hidden = await hidden_pools(api, by)
+    shown = [view for view in _views(api.services) if view.pool not in hidden]
+    return reply(_reply(api.services, shown))
 
 
 @router.post("/retry")

@@ -8,6 +8,7 @@ from master.api.access import Caller, Visible
 from master.api.permits import CLUSTER, VISIBLE, allocation, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
+from master.api.resource_pools.shown import hidden_pools, shown_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import finite, reason, time
@@ -35,14 +36,18 @@ router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windl
 
 @router.get("/fleet")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def fleet(api: TheApi) -> Reply[FleetReply]:
+async def fleet(by: Caller, api: TheApi) -> Reply[FleetReply]:
+    """Machines of pools that the caller is shown; what is bought and spent is of all."""
+    hidden = await hidden_pools(api, by)
     provisioner = api.services.provisioner
     now = api.services.clock.now().timestamp()
     spent = NO_COST if provisioner is None else cost(provisioner.cost())
     refused = () if provisioner is None else provisioner.blocked_offers()
     return reply(
         {
-            "instances": [instance(view, now) for view in _instances(api)],
+            "instances": [
+                instance(view, now) for view in _instances(api) if view.pool not in hidden
+            ],
             "blockedOffers": [blocked(view) for view in refused],
             **spent,
         }
@@ -81,10 +86,8 @@ async def forget_agent(
 
 @router.get("/pools")
 @permit(Action.VIEW_CLUSTER, VISIBLE)
-async def pools(visible: Visible, api: TheApi) -> Reply[PoolsReply]:
-    return reply(
-        {"pools": [_pool(api, view, visible) for view in api.services.cluster.pools_view()]}
-    )
+async def pools(by: Caller, visible: Visible, api: TheApi) -> Reply[PoolsReply]:
+    return reply({"pools": [_pool(api, view, visible) for view in await shown_pools(api, by)]})
 
 
 @router.get("/experiments/{id}/searcher")

@@ -34,6 +34,10 @@ class Workspace(TypedDict):
     errorMessage: str
     agentUserGroup: AgentUserGroup | None
     checkpointStorageConfig: JsonObject | None
+    """Null: the cluster's. Keys are masked for whoever may not change it."""
+    defaultComputePool: str
+    """Empty, as in the next: the cluster's."""
+    defaultAuxPool: str
 
 
 class WorkspaceReply(TypedDict):

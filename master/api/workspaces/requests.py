@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import Field
 
 from agent_bootstrap.container_options import OsId, OsName
-from master.api.errors import Unimplemented
 from master.api.request_models import (
     Body,
     FreeObject,
@@ -19,6 +18,7 @@ from master.api.request_models import (
     Word,
 )
 from master.workspaces.queries import NamedFilter
+from master.workspaces.service import WorkspacePatch
 from windlass.base.errors import InvalidArgument
 
 _SORTS = ("ID", "NAME", "CREATION_TIME", "LAST_EXPERIMENT_START_TIME", "DESCRIPTION")
@@ -62,30 +62,36 @@ class AgentUser(Query):
 
 
 class WorkspaceBody(Body):
+    """Null leaves a field as it is; an empty pool or storage is the cluster's."""
+
     agent_user_group: AgentUser | None = None
     checkpoint_storage_config: FreeObject | None = None
-    default_compute_pool: Text = ""
-    default_compute_resource_pool: Text = ""
-    default_aux_pool: Text = ""
-    default_aux_resource_pool: Text = ""
+    default_compute_pool: Text | None = None
+    default_compute_resource_pool: Text | None = None
+    """As the one before: published clients write it so in a PATCH."""
+    default_aux_pool: Text | None = None
+    default_aux_resource_pool: Text | None = None
     cluster_namespace_meta: FreeObject | None = None
     cluster_quota_pairs: FreeObject | None = None
 
-    def require_supported(self) -> None:
-        """Raises Unimplemented, and InvalidArgument for what is of Kubernetes."""
-        if self.checkpoint_storage_config:
-            raise Unimplemented(
-                "checkpointStorageConfig: workspaces have no checkpoint storage of their own yet: "
-                "name it in the configurations of experiments, or in a template"
-            )
-        for field in WorkspaceBody.model_fields:
-            if field.startswith("default_") and getattr(self, field):
-                raise Unimplemented(
-                    f"{field}: workspaces have no default pools yet: name the pool in "
-                    "configurations (resources.resource_pool), or in a template"
-                )
+    def patch(self, name: str | None = None) -> WorkspacePatch:
+        """Raises InvalidArgument for what is of Kubernetes."""
         if self.cluster_namespace_meta or self.cluster_quota_pairs:
             raise no_kubernetes()
+        user = self.agent_user_group
+        return WorkspacePatch(
+            name=name,
+            agent_user=user.given() if user is not None else None,
+            default_compute_pool=_one_of(
+                self.default_compute_resource_pool, self.default_compute_pool
+            ),
+            default_aux_pool=_one_of(self.default_aux_resource_pool, self.default_aux_pool),
+            checkpoint_storage=self.checkpoint_storage_config,
+        )
+
+
+def _one_of(first: str | None, second: str | None) -> str | None:
+    return second if first is None else first
 
 
 class CreateWorkspace(WorkspaceBody):

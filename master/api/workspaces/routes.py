@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -45,7 +46,7 @@ async def list_workspaces(
 ) -> Reply[WorkspacesReply]:
     page = query.page(sort=query.sort_by.lower() or "id")
     found = await api.reads.workspaces.workspaces(query.where(), page, visible, reader=by.user_id)
-    items = [wire.workspace(row) for row in found.rows]
+    items = [wire.workspace(row, by) for row in found.rows]
     return reply({"workspaces": items, "pagination": pagination(found)})
 
 
@@ -55,7 +56,7 @@ async def get_workspace(
     id: RowId, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[WorkspaceReply]:
     row = await api.reads.workspaces.workspace(id, visible, reader=by.user_id)
-    return reply({"workspace": wire.workspace(row)})
+    return reply({"workspace": wire.workspace(row, by)})
 
 
 @router.post("")
@@ -63,12 +64,11 @@ async def get_workspace(
 async def create_workspace(
     body: CreateWorkspace, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[ChangedWorkspaceReply]:
-    body.require_supported()
-    user = body.agent_user_group
-    if user is not None:
+    """Whoever may create one says what its work is given; as whom it runs needs more."""
+    given = body.patch()
+    if given.agent_user is not None:
         require(api, by, Action.SET_AGENT_USER)
-    given = user.given() if user is not None else None
-    id_ = await api.services.workspaces.create(body.name, agent_user=given, by=by)
+    id_ = await api.services.workspaces.create(body.name, given, by=by)
     return await _changed(api, id_, by, visible)
 
 
@@ -77,12 +77,10 @@ async def create_workspace(
 async def patch_workspace(
     id: RowId, body: PatchWorkspace, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[ChangedWorkspaceReply]:
-    body.require_supported()
-    user = body.agent_user_group
-    if user is not None:
-        require(api, by, Action.SET_AGENT_USER, await workspace_target(api, id))
-    given = user.given() if user is not None else None
-    patch = WorkspacePatch(name=body.name, agent_user=given)
+    patch = body.patch(body.name)
+    target = await workspace_target(api, id)
+    for action in _needed(patch):
+        require(api, by, action, target)
     await api.services.workspaces.patch(id, patch, by=by)
     return await _changed(api, id, by, visible)
 
@@ -161,8 +159,17 @@ async def set_resource_quota(id: RowId) -> Reply[Empty]:
     raise no_kubernetes()
 
 
+def _needed(patch: WorkspacePatch) -> Iterator[Action]:
+    if patch.agent_user is not None:
+        yield Action.SET_AGENT_USER
+    if patch.checkpoint_storage is not None:
+        yield Action.SET_WORKSPACE_STORAGE
+    if patch.default_compute_pool is not None or patch.default_aux_pool is not None:
+        yield Action.SET_DEFAULT_POOLS
+
+
 async def _changed(
     api: ApiContext, workspace_id: int, by: Principal, visible: Visibility
 ) -> Reply[ChangedWorkspaceReply]:
     row = await api.reads.workspaces.workspace(workspace_id, visible, reader=by.user_id)
-    return reply({"workspace": wire.workspace(row), "namespaceBindings": {}})
+    return reply({"workspace": wire.workspace(row, by), "namespaceBindings": {}})

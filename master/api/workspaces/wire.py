@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from master.allocations.identities import WorkspaceUser
 from master.api.enums import WorkspaceState
+from master.api.targets import target_of
 from master.api.values import time
 from master.api.workspaces.replies import AgentUserGroup, Project, Workspace
+from master.auth.actions import Action
+from master.auth.permissions import allowed
+from master.auth.principal import Principal
+from master.core.expconf.secrets import masked
 from master.store import tables
 from master.workspaces.queries import ProjectRow, WorkspaceRow
+from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 
-def workspace(row: WorkspaceRow) -> Workspace:
+def workspace(row: WorkspaceRow, reader: Principal) -> Workspace:
+    stored = row.workspace.checkpoint_storage
     return {
         "id": row.workspace.id,
         "name": row.workspace.name,
@@ -25,8 +32,15 @@ def workspace(row: WorkspaceRow) -> Workspace:
         "state": _state(row.workspace),
         "errorMessage": row.workspace.error,
         "agentUserGroup": _agent_user(row.workspace.agent_user_group),
-        "checkpointStorageConfig": None,
+        "checkpointStorageConfig": None if stored is None else _storage(row, stored, reader),
+        "defaultComputePool": row.workspace.default_compute_pool or "",
+        "defaultAuxPool": row.workspace.default_aux_pool or "",
     }
+
+
+def _storage(row: WorkspaceRow, stored: JsonMapping, reader: Principal) -> JsonObject:
+    shown = allowed(reader, Action.SET_WORKSPACE_STORAGE, target_of(row.workspace))
+    return dict(stored) if shown else masked(stored)
 
 
 def _agent_user(stored: object) -> AgentUserGroup | None:

@@ -25,7 +25,6 @@ from master.core.expconf.models.experiment import DEFAULT_PREEMPTION_TIMEOUT_S, 
 from master.core.expconf.models.machine_requirements import MachineRequirements
 from master.core.expconf.models.schema import Items, NonNegative, Number, Priority, Section
 from master.core.expconf.models.sections import NATIVE_PARALLEL, Pbs, Slurm
-from master.core.expconf.parsing.documents import MalformedDocument, plain
 from master.core.expconf.parsing.errors import explain, first_problems, json_kind
 from master.core.expconf.parsing.merging import merge
 from master.core.expconf.parsing.normalise import normalise
@@ -33,6 +32,7 @@ from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.reading import ClusterDefaults, refuse_masks
 from master.core.words import three_words
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats.documents import MalformedDocument, plain
 from windlass.base.formats.duration_field import Duration
 from windlass.base.formats.durations import format_duration
 from windlass.base.no_effect import NoEffect

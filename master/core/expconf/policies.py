@@ -16,7 +16,6 @@ from pydantic import Field, ValidationError
 from master.core.expconf.interactive import TaskConfig
 from master.core.expconf.models.experiment import ROOT
 from master.core.expconf.models.schema import FreeMap, NonNegative, Priority, Section
-from master.core.expconf.parsing.documents import MalformedDocument, plain, read_document, shown
 from master.core.expconf.parsing.errors import explain, first_problems, json_kind
 from master.core.expconf.parsing.merging import merge
 from master.core.expconf.parsing.normalise import normalise
@@ -34,6 +33,7 @@ from master.core.jobs import (
     SetWeight,
 )
 from windlass.base.errors import InvalidArgument, InvalidConfig
+from windlass.base.formats.documents import MalformedDocument, plain, read_document, shown
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 WHAT = "config policy"

@@ -16,13 +16,13 @@ from master.core.expconf.models.log_policies import BUILT_IN, merge_log_policies
 from master.core.expconf.models.schema import DEFAULT_PRIORITY, Section
 from master.core.expconf.models.searchers import REMOVED_SEARCHERS, SEARCHERS, TIMED_SEARCHERS
 from master.core.expconf.models.storage import STORAGES
-from master.core.expconf.parsing.documents import MalformedDocument, read_document
 from master.core.expconf.parsing.errors import explain, first_problems, json_kind, path
 from master.core.expconf.parsing.merging import merge
 from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.secrets import MASK, holds_mask
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats.documents import MalformedDocument, read_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from master.core.expconf.images import environment_problems
 from master.core.expconf.interactive import InteractiveConfig, TaskConfig
 from master.core.expconf.models.environment import Environment
 from master.core.expconf.models.experiment import ROOT, ExperimentConfig
-from master.core.expconf.parsing.documents import MalformedDocument, plain, shown
 from master.core.expconf.parsing.errors import as_model, first_problems, step
 from master.core.expconf.parsing.merging import merge
 from master.core.expconf.parsing.normalise import normalise
@@ -25,6 +24,7 @@ from master.core.expconf.parsing.texts import text_problems
 from master.core.expconf.reading import check, refuse_masks
 from master.core.names import check_name, plain_name
 from windlass.base.errors import InvalidArgument, InvalidConfig
+from windlass.base.formats.documents import MalformedDocument, plain, shown
 from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 _WHAT = "template"

@@ -111,7 +111,7 @@ class Runs:
             "id": _T.id,
             "startTime": _T.created_at,
             "endTime": _T.ended_at,
-            "duration": self.db.whole_seconds(_T.created_at, func.coalesce(_T.ended_at, self.now)),
+            "duration": _duration(self.db, _T.created_at, _T.ended_at, self.now),
             "state": run_state(),
             "searcherMetricsVal": _T.searcher_metric,
             "checkpointSize": _size(of_run).correlate(_T).scalar_subquery(),
@@ -165,7 +165,7 @@ class Experiments:
             "description": _E.description,
             "startTime": _E.created_at,
             "endTime": _E.ended_at,
-            "duration": self.db.whole_seconds(_E.created_at, func.coalesce(_E.ended_at, self.now)),
+            "duration": _duration(self.db, _E.created_at, _E.ended_at, self.now),
             "numTrials": trials.correlate(_E).scalar_subquery(),
             "state": _E.state,
             "searcherMetricsVal": BEST.searcher_metric,
@@ -300,6 +300,17 @@ def _leaf(subject: Subject, db: Portable, source: Source) -> Leaf:
             return db.leaf(*_place(subject, source))
         case _:
             assert_never(source)
+
+
+def _duration(
+    db: Portable,
+    start: SQLColumnExpression[datetime],
+    end: SQLColumnExpression[datetime | None],
+    now: datetime,
+) -> ColumnElement[Any]:
+    """Never negative, also after the clock was set back."""
+    seconds = db.whole_seconds(start, func.coalesce(end, now))
+    return case((seconds < 0, 0), else_=seconds)
 
 
 class _Translator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, select, update
 
 from master.store import tables
+from master.store.sql.changes import UNSHOWN
 from master.store.unit_of_work import UnitOfWork
 
 _P, _E, _T = tables.Project, tables.Experiment, tables.Trial
@@ -21,5 +22,6 @@ def number_runs(experiment_id: int, *, since: int = 0) -> UnitOfWork:
     unit = UnitOfWork()
     unit.execute(update(_T).where(_T.id == ranked.c.id).values(local_number=last + ranked.c.rank))
     count = select(func.count()).select_from(_T).where(*here).scalar_subquery()
-    unit.execute(update(_P).where(_P.id == project).values(last_run=_P.last_run + count))
+    counted = update(_P).where(_P.id == project).values(last_run=_P.last_run + count)
+    unit.execute(counted.execution_options(**{UNSHOWN: True}))
     return unit

@@ -51,7 +51,7 @@ def finished_run_s(trial: TrialState) -> float | None:
         return None
     if allocation.started_at is None or allocation.ended_at is None:
         return None
-    return (allocation.ended_at - allocation.started_at).total_seconds()
+    return max(0.0, (allocation.ended_at - allocation.started_at).total_seconds())
 
 
 def differs(told: float | None, learned: float | None) -> bool:

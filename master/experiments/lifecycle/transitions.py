@@ -94,7 +94,7 @@ def close_trial(builder: StepBuilder, trial: TrialState, phase: Phase, error: st
         trial,
         phase=phase,
         error=error,
-        ended_at=builder.env.now,
+        ended_at=max(builder.env.now, trial.created_at),
         progress=1.0 if phase is Phase.COMPLETED else trial.progress,
     )
     builder.put(trial)
@@ -242,7 +242,7 @@ def settle_trials(builder: StepBuilder, touched: Iterable[str] | None = None) ->
         builder.state = replace(
             builder.state,
             phase=end,
-            ended_at=builder.env.now,
+            ended_at=max(builder.env.now, builder.state.created_at),
             progress=1.0 if end is Phase.COMPLETED else builder.state.progress,
         )
 

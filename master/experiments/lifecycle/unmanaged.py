@@ -78,7 +78,7 @@ def heard(
             trial,
             phase=phase,
             last_activity=env.now,
-            ended_at=env.now,
+            ended_at=max(env.now, trial.created_at),
             error=FAILED if phase is Phase.ERROR else "",
             progress=1.0 if phase is Phase.COMPLETED else trial.progress,
         )
@@ -95,7 +95,12 @@ def fell_silent(state: ExperimentState, env: Env, due: Iterable[str]) -> Experim
             continue
         since = f"{trial.last_activity:%Y-%m-%d %H:%M:%S} UTC"
         builder.put(
-            replace(trial, phase=Phase.ERROR, error=f"{LOST} {since}", ended_at=trial.last_activity)
+            replace(
+                trial,
+                phase=Phase.ERROR,
+                error=f"{LOST} {since}",
+                ended_at=max(trial.last_activity, trial.created_at),
+            )
         )
     _follow_trials(builder)
     return builder.done()
@@ -122,7 +127,7 @@ def _follow_trials(builder: StepBuilder) -> None:
     builder.state = replace(
         state,
         phase=phase,
-        ended_at=max(ends) if phase.is_terminal else None,
+        ended_at=max(*ends, state.created_at) if phase.is_terminal else None,
         error=next(errors, "") if phase is Phase.ERROR else "",
         progress=1.0 if phase is Phase.COMPLETED else state.progress,
     )

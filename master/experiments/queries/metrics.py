@@ -128,6 +128,6 @@ class MetricQueries:
             )
             for row in rows:
                 if row.started_at is not None:
-                    seconds = ((row.ended_at or now) - row.started_at).total_seconds()
+                    seconds = max(0.0, ((row.ended_at or now) - row.started_at).total_seconds())
                     found[row.task_id] = found.get(row.task_id, 0.0) + seconds
         return found

@@ -72,9 +72,19 @@ class _Lines:
 class LogPolicySearch:
     """Patterns are compiled at the first use, in a thread like every search."""
 
-    def __init__(self, policies: Sequence[LogPolicy], *, cpu_s: float | None = None) -> None:
+    def __init__(
+        self,
+        policies: Sequence[LogPolicy],
+        *,
+        cpu_s: float | None = None,
+        budgets: Sequence[CpuBudget] | None = None,
+        what: str = "log policy",
+    ) -> None:
+        """`budgets`: of each policy in all runs together; else each has one of its own in each run. `what` they are."""
         self._policies = [policy for policy in policies if policy.pattern]
         self._cpu_s = POLICY_CPU_S if cpu_s is None else cpu_s
+        self._budgets = budgets
+        self._what = what
         self._runs: dict[str, _Run] = {}
         """By trial."""
         self._most_runs = REMEMBERED
@@ -91,6 +101,7 @@ class LogPolicySearch:
     ) -> Sequence[Match]:
         """Those that are not done there yet. `say`: to the log of the trial. `owner`: whose turn it is."""
         run, searched = self._run(allocation_id), _Lines(lines)
+        self._switch_off_spent(run, say)
         done = run.switched_off | {number for where, number in run.matched if where == node}
         left = [(number, 0) for number in range(len(self._policies)) if number not in done]
         found: list[Match] = []
@@ -121,6 +132,10 @@ class LogPolicySearch:
             if len(self._runs) >= self._most_runs:
                 now = asyncio.get_running_loop().time()
                 self._runs = {k: one for k, one in self._runs.items() if not one.is_as_new(now)}
+                if (
+                    self._budgets is not None
+                ):  # of all tasks that there ever are: the oldest are over
+                    self._runs = dict(list(self._runs.items())[-REMEMBERED // 2 :])
                 self._most_runs = max(REMEMBERED, 2 * len(self._runs))
             run = self._runs[trial] = _Run(allocation_id)
         return run
@@ -141,8 +156,20 @@ class LogPolicySearch:
     def _spend(self, run: _Run, left: Sequence[tuple[int, int]], slices: Sequence[Slice]) -> None:
         now = asyncio.get_running_loop().time()
         for (number, _), one in zip(left, slices, strict=False):
-            new = CpuBudget(self._cpu_s, POLICY_CPU_PER_S, self._cpu_s, now)
-            run.budgets.setdefault(number, new).spend(one.spent_s, now)
+            self._budget(run, number, now).spend(one.spent_s, now)
+
+    def _budget(self, run: _Run, number: int, now: float) -> CpuBudget:
+        if self._budgets is not None:
+            return self._budgets[number]
+        new = CpuBudget(self._cpu_s, POLICY_CPU_PER_S, self._cpu_s, now)
+        return run.budgets.setdefault(number, new)
+
+    def _switch_off_spent(self, run: _Run, say: Callable[[str], None]) -> None:
+        """Of the policies whose budget other runs have used up."""
+        now = asyncio.get_running_loop().time()
+        for number, budget in enumerate(self._budgets or ()):
+            if budget.left(now) <= 0:
+                self._switch_off(run, number, say)
 
     def _may_go_on(self, run: _Run, number: int, one: Slice, say: Callable[[str], None]) -> bool:
         if one.too_large and number not in run.left_lines_out:
@@ -151,20 +178,25 @@ class LogPolicySearch:
                 f"{self._name(number)} is not tried on lines as long as {one.too_large} bytes: its regular expression "
                 "is too large for that: write a simpler one, with smaller repetitions"
             )
-        if run.budgets[number].left(asyncio.get_running_loop().time()) > 0:
+        now = asyncio.get_running_loop().time()
+        if self._budget(run, number, now).left(now) > 0:
             return True
+        self._switch_off(run, number, say)
+        return False
+
+    def _switch_off(self, run: _Run, number: int, say: Callable[[str], None]) -> None:
         if number not in run.switched_off:
             run.switched_off.add(number)
+            most_s = self._cpu_s if self._budgets is None else self._budgets[number].most_s
             say(
-                f"{self._name(number)} is switched off for this run: it has used up its {self._cpu_s:g} seconds of "
+                f"{self._name(number)} is switched off for this run: it has used up its {most_s:g} seconds of "
                 "CPU time: write a simpler regular expression"
             )
-        return False
 
     def _name(self, number: int) -> str:
         policy = self._policies[number]
         name = policy.name or policy.pattern or ""
-        return f'log policy "{name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."}"'
+        return f'{self._what} "{name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."}"'
 
 
 def _compiled(text: str) -> Pattern:

@@ -20,7 +20,7 @@ from master.allocations.mounts import (
     storage_problems,
     storage_unwritable,
 )
-from master.allocations.policy import ClusterPolicy
+from master.allocations.policy import ClusterPolicy, WorkspaceDefaults, lost_default
 from master.core.expconf import ClusterDefaults, ExperimentConfig, check, complete, parse
 from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
 from master.core.expconf.policies import NO_POLICIES, Policies
@@ -86,12 +86,18 @@ class Admission:
         self._ids = ids
 
     def check(
-        self, text: str, *, owner: TaskOwner, policies: Policies, template: Template | None = None
+        self,
+        text: str,
+        *,
+        owner: TaskOwner,
+        policies: Policies,
+        workspace: WorkspaceDefaults,
+        template: Template | None = None,
     ) -> CheckedExperiment:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
         raw = over_template(parse(text), template)
         with naming(template):
-            return self._check(raw, raw, owner, policies)
+            return self._check(raw, raw, owner, policies, workspace=workspace)
 
     def check_again(
         self,
@@ -99,10 +105,13 @@ class Admission:
         *,
         owner: TaskOwner,
         policies: Policies,
+        workspace: WorkspaceDefaults,
         changes: Mapping[str, Any],
     ) -> CheckedExperiment:
         """The same for a configuration that was complete before these changes. Blocks."""
-        return self._check(document, changes, owner, policies, is_complete=True)
+        return self._check(
+            document, changes, owner, policies, workspace=workspace, is_complete=True
+        )
 
     def _check(
         self,
@@ -111,10 +120,13 @@ class Admission:
         owner: TaskOwner,
         policies: Policies,
         *,
+        workspace: WorkspaceDefaults,
         is_complete: bool = False,
     ) -> CheckedExperiment:
         """`given`: what somebody wrote and should hear of."""
-        config, pool = self._completed(raw, policies, is_complete=is_complete)
+        config, pool, notes = self._completed(
+            raw, policies, workspace=workspace, is_complete=is_complete
+        )
         self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
         policies.require(
@@ -126,7 +138,7 @@ class Admission:
         check_limits(search)
         require_sampler(search.sampler)
         fit = self._fit(settings)
-        told = chain(fit.notes, policies.told(given), self._warnings(config, given, pool))
+        told = chain(notes, fit.notes, policies.told(given), self._warnings(config, given, pool))
         return CheckedExperiment(
             config=config,
             settings=settings,
@@ -135,7 +147,9 @@ class Admission:
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
 
-    def check_unmanaged(self, text: str, *, template: Template | None = None) -> CheckedExperiment:
+    def check_unmanaged(
+        self, text: str, *, workspace: WorkspaceDefaults, template: Template | None = None
+    ) -> CheckedExperiment:
         """The same for an experiment that nothing here runs: it has no pool, and its storage is its user's. Blocks."""
         raw = over_template(parse(text), template)
         with naming(template):
@@ -144,9 +158,13 @@ class Admission:
                 raise InvalidConfig([problem], what="experiment configuration")
             default = next((d.checkpoint_storage for d in self._policy.defaults.values()), {})
             own = raw.get("checkpoint_storage")
+            layers = ClusterDefaults(
+                checkpoint_storage=default,
+                workspace_checkpoint_storage=workspace.checkpoint_storage,
+            )
             config = complete(
                 raw,
-                defaults=ClusterDefaults(checkpoint_storage={} if own else default),
+                defaults=ClusterDefaults() if own else layers,
                 seed=self._seed(),
                 name=self._name(),
                 unmanaged=True,
@@ -165,7 +183,7 @@ class Admission:
 
     def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
         """The complete configuration and its search, whether or not it could run here. Blocks."""
-        config, _ = self._completed(check(document), NO_POLICIES, has_program=False)
+        config, *_ = self._completed(check(document), NO_POLICIES, has_program=False)
         search = search_of(config)
         check_limits(search)
         return config, search
@@ -175,19 +193,24 @@ class Admission:
         raw: Mapping[str, Any],
         policies: Policies,
         *,
+        workspace: WorkspaceDefaults | None = None,
         is_complete: bool = False,
         has_program: bool = True,
-    ) -> tuple[ExperimentConfig, str]:
-        """With the defaults of its pool, which is answered, too."""
+    ) -> tuple[ExperimentConfig, str, Sequence[str]]:
+        """With the defaults of its pool, which is answered, too, with what is to be told of it."""
         raw = policies.over(raw)
         resources = raw.get("resources") or {}
         wanted, aux = (
             str(resources.get("resource_pool") or ""),
             resources.get("slots_per_trial") == 0,
         )
-        pool = self._policy.pool_of(wanted, aux=aux, what="experiment configuration")
+        pool = self._policy.pool_of(
+            wanted, aux=aux, what="experiment configuration", workspace=workspace
+        )
         # What lies under a complete one is in it already: lists would have it twice.
         defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
+        if workspace is not None and not is_complete:
+            defaults = replace(defaults, workspace_checkpoint_storage=workspace.checkpoint_storage)
         defaults = replace(defaults, priority=policies.default_priority(defaults.priority))
         config = complete(
             raw,
@@ -196,7 +219,7 @@ class Admission:
             name=self._name(),
             unmanaged=not has_program,
         )
-        return config, pool
+        return config, pool, tuple(lost_default(wanted, pool, aux=aux, workspace=workspace))
 
     def check_pool(self, settings: RunSettings) -> tuple[str, ...]:
         """Whether an experiment may run in the pool of `settings`: launch warnings. Raises NotFound, Unsatisfiable."""

@@ -17,7 +17,6 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 
@@ -39,8 +38,8 @@ log = structlog.get_logger(__name__)
 
 DEADLINE_S = 10.0
 """For all requests of a check together: somebody waits for the answer to a submission."""
-GOOD_FOR = timedelta(minutes=5)
-BAD_FOR = timedelta(seconds=20)
+GOOD_FOR_S = 300.0
+BAD_FOR_S = 20.0
 """Whoever mends it wants to submit again."""
 REMEMBERED = 1_000
 _THREADS = ThreadPoolExecutor(4, "storage-checks")
@@ -66,7 +65,7 @@ Try = Callable[[Storage], None]
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     problem: StorageError | None
-    until: datetime
+    until: float
 
 
 class StorageChecks:
@@ -107,7 +106,7 @@ class StorageChecks:
             return None
         digest = hashlib.sha256(json.dumps(storage, sort_keys=True).encode()).hexdigest()
         known = self._known.get(digest)
-        if known is not None and self._clock.now() < known.until:
+        if known is not None and self._clock.monotonic() < known.until:
             return known.problem
         task = self._running.get(digest)
         if task is None:
@@ -124,7 +123,7 @@ class StorageChecks:
             problem = None
         while len(self._known) >= REMEMBERED:
             self._known.pop(next(iter(self._known)))
-        until = self._clock.now() + (GOOD_FOR if problem is None else BAD_FOR)
+        until = self._clock.monotonic() + (GOOD_FOR_S if problem is None else BAD_FOR_S)
         self._known[digest] = _Outcome(problem, until)
         return problem
 

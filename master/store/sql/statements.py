@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Table, bindparam, delete, insert, update
+from sqlalchemy import (
+    Connection,
+    Executable,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from master.store import unit_of_work
@@ -31,19 +41,12 @@ def table_of(model: unit_of_work.Table) -> Table:
     return table
 
 
-def apply_units(connection: Connection, units: Sequence[UnitOfWork]) -> Sequence[None]:
-    for unit in units:
-        for operation in unit.operations:
-            _apply(connection, operation)
-    return [None] * len(units)
-
-
 def count_rows(unit: UnitOfWork) -> int:
     """How much work a unit is: one for each row written or statement run, and one for itself."""
     return 1 + sum(len(op.rows) if isinstance(op, Insert) else 1 for op in unit.operations)
 
 
-def _apply(connection: Connection, operation: Operation) -> None:
+def apply_operation(connection: Connection, operation: Operation) -> None:
     match operation:
         case Insert(table, rows):
             connection.execute(_insert(table_of(table)), rows)
@@ -72,6 +75,22 @@ def upsert_row(
     connection.execute(_upsert(table_of(table), tuple(row), connection.dialect.name), row)
 
 
+def matching_ids(
+    connection: Connection, table: unit_of_work.Table, where: Mapping[str, object]
+) -> Sequence[int]:
+    """Of the rows that an Update or a Delete with this condition would change."""
+    found = table_of(table)
+    return connection.execute(_ids(found, _shape(where)), _where(where)).scalars().all()
+
+
+def upsert_rows(
+    connection: Connection, table: unit_of_work.Table, rows: Sequence[Mapping[str, object]]
+) -> None:
+    """All with the same keys."""
+    statement = _upsert(table_of(table), tuple(rows[0]), connection.dialect.name)
+    connection.execute(statement, rows)
+
+
 Shape = tuple[tuple[str, bool], ...]
 """Columns of a condition, each with whether it is compared with NULL."""
 
@@ -89,6 +108,11 @@ def _conditions(table: Table, shape: Shape) -> list[Any]:
         table.c[key].is_(None) if is_null else table.c[key] == bindparam(f"w_{key}")
         for key, is_null in shape
     ]
+
+
+@lru_cache(SHAPES)
+def _ids(table: Table, where: Shape) -> Select[Any]:
+    return select(table.c.id).where(*_conditions(table, where))
 
 
 @lru_cache(SHAPES)

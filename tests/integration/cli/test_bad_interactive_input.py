@@ -85,7 +85,7 @@ def ports(*numbers: int) -> dict[str, Any]:
         ),
         (
             {"resources": {"resource_pool": "nowhere"}},
-            '<config>.resources.resource_pool: there is no pool "nowhere"; use one of default',
+            '<config>.resources.resource_pool: there is no pool "nowhere" for workspace 1; use one of default',
         ),
     ],
     ids=["port 0", "port 70000", "1000 ports", "a port twice", "10000 slots", "an unknown pool"],

@@ -21,6 +21,7 @@ from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.searcher.event_json import action_to_json, event_from_json
 from master.core.searcher.search import Search, replay
 from master.core.searcher.types import Create, InitialTrials, TrialCreated, TrialExited
+from tests.fakes.held_receiver import HeldReceiver, held_receiver
 from tests.real_cluster import RealCluster, embedded_pool, eventually
 from tests.stores import read_rows
 
@@ -144,14 +145,29 @@ class Killer:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RealCluster]:
-    with RealCluster(tmp_path, {"resource_pools": [embedded_pool()]}) as cluster:
+    settings = {
+        "resource_pools": [embedded_pool()],
+        "webhooks": {"allowed_targets": ["127.0.0.1"]},
+    }
+    with RealCluster(tmp_path, settings) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def receiver() -> Iterator[HeldReceiver]:
+    with held_receiver() as made:
+        yield made
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_search_ends_as_if_nothing_had_happened(cluster: RealCluster, seed: int) -> None:
+def test_every_search_ends_as_if_nothing_had_happened(
+    cluster: RealCluster, receiver: HeldReceiver, seed: int
+) -> None:
     searcher = ("random", "asha")[seed % 2]
+    with cluster.session() as admin:
+        admin.login("admin", cluster.password)
+        admin.post("/api/v1/webhooks", webhook(receiver.url))
     experiment = cluster.submit(config(searcher), MODEL)
     with Killer(cluster, seed) as killer:
         ended = cluster.wait(experiment, patience_s=150)
@@ -160,6 +176,34 @@ def test_every_search_ends_as_if_nothing_had_happened(cluster: RealCluster, seed
         check(cluster, experiment, searcher, ended)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}, after killing {killer.done}: {error}") from error
+    check_webhook(cluster, receiver, experiment)
+
+
+def webhook(url: str) -> dict[str, Any]:
+    ended = {
+        "triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE",
+        "condition": {"state": "COMPLETED"},
+    }
+    kind = {"webhookType": "WEBHOOK_TYPE_DEFAULT", "mode": "WEBHOOK_MODE_WORKSPACE"}
+    return {"name": "hook", "url": url, **kind, "triggers": [ended]}
+
+
+def check_webhook(cluster: RealCluster, receiver: HeldReceiver, experiment: int) -> None:
+    """Killed once more, while the receiver has the call and has not answered: the next master calls once."""
+    assert receiver.called.wait(60)
+    cluster.kill_master()
+    before = len(receiver.received)
+    receiver.may_answer.set()
+    cluster.start_master()
+
+    def delivered() -> bool:
+        rows = read_rows(cluster.data_dir / "windlass.db", "webhook_event", "id")
+        return [row["delivered_at"] is not None for row in rows] == [True]
+
+    eventually("it is noted as delivered", delivered)
+    assert len(receiver.received) == before + 1
+    assert len({call["event_id"] for call in receiver.received}) == 1
+    assert receiver.received[0]["event_data"]["experiment"]["id"] == experiment
 
 
 def check(cluster: RealCluster, experiment: int, searcher: str, ended: dict[str, Any]) -> None:

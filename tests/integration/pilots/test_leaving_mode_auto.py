@@ -78,7 +78,9 @@ def test_what_runs_on_pilots_ends_there(
     eventually("all agents are back", lambda: len(cluster.agents()) == len(running))
     assert pools(cluster) == {"gpu", "gpu-pilots"}
     refused = gated_trial(gates, slots=1, pool="gpu-pilots")
-    with pytest.raises(Exception, match='there is no pool "gpu-pilots"; use one of gpu'):
+    with pytest.raises(
+        Exception, match='there is no pool "gpu-pilots" for workspace 1; use one of gpu'
+    ):
         cluster.submit(refused, MODEL)
 
     assert sorted(site.jobs()) == running

@@ -51,7 +51,7 @@ async def test_what_overlaps_the_interval_is_found_over_pages(
     rows = await found(store, NOON, NOON + 2 * HOUR)
     assert [row.id for row in rows] == ["around", "into", "same-a", "same-b", "runs"]
     assert rows[0]._replace(id="", started_at=NOON, ended_at=None) == UsedAllocation(
-        "", 2, NOON, None, "away", "COMMAND", 7, "", None, None, None
+        "", 2, NOON, None, None, "away", "COMMAND", 7, "", None, None, None, None, 1
     )
     nothing = Visibility(workspaces=frozenset())
     hidden = used_allocations(store, Interval(NOON, NOON + HOUR), nothing)

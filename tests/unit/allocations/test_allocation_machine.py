@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.allocations import machine
+from master.allocations.clock_jumps import shifted
 from master.allocations.effects import (
     AskResources,
     Closed,
@@ -60,6 +61,36 @@ def running(n: int = 1, *, ready: bool = True) -> AllocationState:
 
 def exited(state: AllocationState, container: str, exit_: ContainerExit) -> machine.Step:
     return machine.container_changed(state, container, ContainerPhase.TERMINATED, exit_, now=NOW)
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+def test_a_clock_that_is_set_leaves_as_much_time_to_checkpoint(hours: int) -> None:
+    state, _ = machine.terminate(running(), "paused", now=NOW)
+    by = timedelta(hours=hours)
+    state = shifted(state, by, NOW + by)
+    deadline = NOW + by + timedelta(seconds=state.preemption_timeout_s)
+    assert machine.expired(state, now=deadline - timedelta(seconds=1)) == (state, ())
+    late, _ = machine.expired(state, now=deadline)
+    assert late.kill_reason == machine.late_text(state)
+    ended, _ = machine.lost(late, "gone", now=deadline - timedelta(days=1))
+    assert ended.started_at is not None
+    assert ended.ended_at == ended.started_at, "set back while the master was away"
+
+
+def test_a_pull_ends_when_the_last_container_has_its_image() -> None:
+    state = grant(2)
+    steps = (
+        ("c0", ContainerPhase.PULLING),
+        ("c1", ContainerPhase.PULLING),
+        ("c0", ContainerPhase.STARTING),
+        ("c1", ContainerPhase.RUNNING),
+        ("c0", ContainerPhase.RUNNING),
+    )
+    for seconds, (container, phase) in enumerate(steps):
+        at = NOW + timedelta(seconds=seconds)
+        state, _ = machine.container_changed(state, container, phase, None, now=at)
+    assert (state.started_at, state.pulled_at) == (NOW, NOW + timedelta(seconds=3))
+    assert running(2).pulled_at is None
 
 
 def test_quiet_life() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,11 @@ async def test_metadata_of_a_live_experiment_and_of_one_that_is_over(world: ApiW
     assert added["labels"] == ["b", "a", "c c"]
     assert (await world.ok("PUT", f"{url}/labels/c%20c"))["labels"] == ["b", "a", "c c"]
     assert (await world.ok("DELETE", f"{url}/labels/b"))["labels"] == ["a", "c c"]
+    for sent in ("team%2Fnlp", "team/nlp"):
+        added = await world.ok("PUT", f"{url}/labels/{sent}")
+        assert added["labels"] == ["a", "c c", "team/nlp"]
+        removed = await world.ok("DELETE", f"{url}/labels/{sent}")
+        assert removed["labels"] == ["a", "c c"]
 
 
 async def test_a_damaged_model_definition_is_an_error_of_its_experiment_alone(
@@ -385,3 +391,19 @@ async def test_killing_a_trial_ends_it_alone(world: ApiWorld) -> None:
     assert set(states.values()) == {"STATE_QUEUED"}
     found = await world.ok("GET", f"/api/v1/experiments/{id_}/trials?states=STATE_CANCELED")
     assert [t["id"] for t in found["trials"]] == [first]
+
+
+async def test_nothing_took_negative_time_when_the_clock_was_set_back(world: ApiWorld) -> None:
+    id_ = await world.create()
+    world.clock.jump(-3 * 3600)
+    for act in ("pause", "kill"):
+        await world.ok("POST", f"/api/v1/experiments/{id_}/{act}")
+        shown = (await world.ok("GET", f"/api/v1/experiments/{id_}"))["experiment"]
+        (run,) = (await world.ok("POST", "/api/v1/runs", {"sort": "duration=asc"}))["runs"]
+        assert (shown["duration"], run["duration"]) == (0, 0)
+    assert shown["startTime"] <= shown["endTime"]
+    assert run["startTime"] <= run["endTime"]
+    filters = {"kind": "field", "columnName": "duration", "operator": "<", "value": 0}
+    group = {"kind": "group", "conjunction": "and", "children": [filters]}
+    body = {"filter": json.dumps({"filterGroup": group})}
+    assert (await world.ok("POST", "/api/v1/runs", body))["runs"] == []

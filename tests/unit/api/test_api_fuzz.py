@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from master.api.application import ROUTES
 from master.api.openapi import DescribedApp
 from tests.examples import examples
 from tests.fakes.api_population import Known, populate
-from tests.fakes.api_world import ApiWorld, api_world
+from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 from tests.fakes.declared_replies import DeclaredReplies
 from tests.jails import open_way_to
 
@@ -174,8 +174,12 @@ def _validator(response: Mapping[str, Any]) -> Draft202012Validator:
 class Fuzz:
     """Sends what is generated, from a thread, to the application on its event loop."""
 
-    def __init__(self, world: ApiWorld, known: Known, operation_id: str) -> None:
+    def __init__(
+        self, world: ApiWorld, known: Known, operation_id: str, *, tokens: Sequence[str] = ()
+    ) -> None:
+        """`tokens`: of those who send each request, one after the other; else the administrator does."""
         self._world, self._known = world, known
+        self._tokens = tokens or [world.token]
         self._loop = asyncio.get_running_loop()
         self._operation = OPERATIONS[operation_id]
         self._answers = Answers(world, operation_id)
@@ -186,8 +190,8 @@ class Fuzz:
     def granted(self) -> bool:
         return bool(self.answers[GRANTED] + self.answers[HELD])
 
-    def run(self, mode: GenerationMode) -> None:
-        self._run(mode, EXAMPLES)
+    def run(self, mode: GenerationMode, number: int = EXAMPLES) -> None:
+        self._run(mode, number)
 
     def run_until_granted(self) -> None:
         with suppress(Granted):
@@ -210,19 +214,24 @@ class Fuzz:
             draw = random.Random(seed)
             if mode is GenerationMode.POSITIVE and draw.random() < REAL_SHARE:
                 self._make_real(case, {k: draw.choice(ids) for k, ids in self._known.items()})
-            try:
-                response = asyncio.run_coroutine_threadsafe(self._send(case), self._loop).result()
-            except TimeoutError:
-                self.answers[HELD] += 1
-                return
-            status = response.status_code
-            self.answers[GRANTED if status == 200 else f"{status}: {response.text[:200]}"] += 1
-            assert status < 500 or status in MAY_FAIL, case.as_curl_command()
-            self._answers.check(response)
+            for token in self._tokens:
+                self._ask(case, token)
             if until_granted and self.granted:
                 raise Granted
 
         check()
+
+    def _ask(self, case: Any, token: str) -> None:
+        try:
+            sent = asyncio.run_coroutine_threadsafe(self._send(case, token), self._loop)
+            response = sent.result()
+        except TimeoutError:
+            self.answers[HELD] += 1
+            return
+        status = response.status_code
+        self.answers[GRANTED if status == 200 else f"{status}: {response.text[:200]}"] += 1
+        assert status < 500 or status in MAY_FAIL, case.as_curl_command()
+        self._answers.check(response)
 
     def _make_real(self, case: Any, ids: Mapping[str, Any]) -> None:
         """`ids`: one that exists of each kind."""
@@ -242,7 +251,7 @@ class Fuzz:
             else:
                 node[key] = [ids[kind]] if isinstance(value, list) else ids[kind]
 
-    async def _send(self, case: Any) -> httpx2.Response:
+    async def _send(self, case: Any, token: str) -> httpx2.Response:
         sent = case.as_transport_kwargs(base_url="http://test")
         content = json.dumps(sent["json"]).encode() if "json" in sent else sent.get("data")
         async with asyncio.timeout(HELD_S):
@@ -251,7 +260,7 @@ class Fuzz:
                 sent["url"].removeprefix("http://test"),
                 params=sent.get("params"),
                 content=content if isinstance(content, bytes | str) else None,
-                headers={"Authorization": f"Bearer {self._world.token}"},
+                headers={"Authorization": f"Bearer {token}"},
             )
 
 
@@ -268,10 +277,13 @@ def _kind(name: str, path: str) -> str:
 
 
 @asynccontextmanager
-async def fuzzed_world(folder: Path) -> AsyncIterator[tuple[ApiWorld, Known]]:
+async def fuzzed_world(
+    folder: Path, *, roles: bool = False
+) -> AsyncIterator[tuple[ApiWorld, Known]]:
     # The master reads checkpoints as their owner.
     open_way_to(folder / "checkpoints").parent.chmod(0o755)
-    async with api_world(folder, elastic=True) as world:
+    security = {"authz": {"type": "rbac"}} if roles else None
+    async with api_world(folder, elastic=True, security=security) as world:
         await world.login()
         yield world, await populate(world, folder)
 
@@ -315,3 +327,49 @@ async def test_generated_requests_are_answered_as_described(
 ) -> None:
     async with fuzzed_world(tmp_path) as (world, known):
         await fuzz(world, known, operation_id)
+
+
+SHARED = (
+    *("groups", "roles", "workspaces", "projects", "templates", "config", "resource", "models"),
+    *("webhooks", "user", "users", "access", "sessions"),
+)
+"""Beginnings of the ids of operations on what people share; last those that may end the sessions of who asks."""
+FEW = 3
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_world(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[ApiWorld, Known, Sequence[str]]]:
+    """With roles. The tokens of a member of the first workspace, and of a stranger."""
+    async with fuzzed_world(tmp_path_factory.mktemp("shared"), roles=True) as (world, known):
+        tokens: list[str] = []
+        mine = world.token
+        for name in ("member", "stranger"):
+            user = {"user": {"username": name, "active": True}, "password": PASSWORD}
+            made = await world.ok("POST", "/api/v1/users", {**user, "isHashed": False})
+            if name == "member":
+                given = {"role": {"roleId": 5}, "scopeWorkspaceId": 1}
+                one = {"userId": made["user"]["id"], "roleAssignment": given}
+                body = {"userRoleAssignments": [one]}
+                await world.ok("POST", "/api/v1/roles/add-assignments", body)
+            tokens.append(await world.login(name))
+            world.token = mine
+        yield world, known, tokens
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("noun", SHARED)
+async def test_members_and_strangers_fail_nothing(
+    shared_world: tuple[ApiWorld, Known, Sequence[str]], noun: str
+) -> None:
+    world, known, tokens = shared_world
+    found = [id_ for id_ in OPERATIONS if id_.startswith(f"{noun}_")]
+    assert found
+    for operation_id in found:
+        fuzz = Fuzz(world, known, operation_id, tokens=tokens)
+        await asyncio.to_thread(fuzz.run, GenerationMode.POSITIVE, FEW)
+        with suppress(Unsatisfiable):
+            await asyncio.to_thread(fuzz.run, GenerationMode.NEGATIVE, FEW)
+        assert fuzz.answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -109,6 +110,36 @@ async def test_raw_says_the_same_as_csv_and_json(used: ApiWorld) -> None:
     assert (shown["kind"], shown["labels"], shown["seconds"]) == ("training", "l,m", "3600.0")
     assert (entry["experimentId"], entry["labels"]) == (1, ["l", "m"])
     assert shown["start_time"] == entry["startTime"]
+
+
+async def test_raw_tells_validations_and_checkpoints_from_training(used: ApiWorld) -> None:
+    """Their reports follow others of the same batch."""
+    run, begun = await used.run_of(1), used.clock.now() - timedelta(hours=1)
+    for group, steps, seconds in (
+        ("training", 4, 0),
+        ("validation", 4, 120),
+        ("training", 8, 600),
+        ("validation", 9, 60),
+    ):
+        used.clock.advance(seconds)
+        assert (await used.report(used.trial_id(1), group, steps, loss=0.5)).status_code == 200
+    used.clock.advance(30)
+    await used.checkpoint(run, str(uuid4()), 9, at=used.clock.now().isoformat())
+    used.clock.advance(10)
+    entries = (await used.ok("GET", f"/api/v1/{RAW}?{TIMES}"))["resourceEntries"]
+    found = {entry["kind"]: entry["seconds"] for entry in entries}
+    assert found == {"training": 3600 + 600 + 60 + 10, "validation": 120, "checkpointing": 30}
+    after, before = (f"{begun + timedelta(minutes=n):%Y-%m-%dT%H:%M:%SZ}" for n in (0, 1))
+    first = f"{RAW}?timestamp_after={after}&timestamp_before={before}"
+    (entry,) = (await used.ok("GET", f"/api/v1/{first}"))["resourceEntries"]
+    assert (entry["kind"], entry["seconds"]) == ("training", 60)
+
+
+async def test_pulls_of_images_have_their_times(world: ApiWorld) -> None:
+    await world.add_agent("a", slots=1, pull_s=0.01)
+    await world.run_of(await world.create())
+    header, row = await csv_of(world, f"/resources/allocation/allocations-csv?{TIMES}")
+    assert dict(zip(header, row, strict=True))["imagepulling_time"] == "0.0"
 
 
 async def test_json_of_several_pages_is_one_object(

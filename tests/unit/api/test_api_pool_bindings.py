@@ -89,12 +89,47 @@ async def test_others_submit_and_move_nothing_to_a_bound_pool(world: ApiWorld) -
     elsewhere = await world.create()
     await workspace(world, "lab")
     await world.ok("POST", POOL, of("lab"))
-    words = "resource pool 'gpu' is not available to workspace 1"
+    words = 'there is no pool "gpu" for workspace 1; use one of default'
     assert words in await world.refused(400, "POST", "/api/v1/experiments", {"config": IN_GPU})
     command = {"config": {"entrypoint": ["true"], "resources": {"resource_pool": "gpu"}}}
     assert words in await world.refused(400, "POST", "/api/v1/commands", command)
     job = (await world.ok("GET", f"/api/v1/experiments/{elsewhere}"))["experiment"]["jobId"]
     update = {"updates": [{"jobId": job, "resourcePool": "gpu"}]}
+    words = "resource pool 'gpu' does not exist or is not available to workspace 1"
     assert words in await world.refused(400, "POST", "/api/v1/job-queues", update)
     found = (await world.ok("GET", f"/api/v1/experiments/{before}"))["experiment"]
     assert found["state"] == "STATE_QUEUED"
+
+
+async def test_what_has_not_ended_is_not_moved_to_where_its_pool_may_not_be_used(
+    world: ApiWorld,
+) -> None:
+    made = await world.ok("POST", "/api/v1/workspaces/1/projects", {"name": "here"})
+    here = made["project"]["id"]
+    waiting = await world.create(IN_GPU, projectId=here)
+    (shop, lab) = [await workspace(world, name) for name in ("shop", "lab")]
+    made = await world.ok("POST", f"/api/v1/workspaces/{shop}/projects", {"name": "there"})
+    there = made["project"]["id"]
+    await world.ok("POST", POOL, of("lab", ids=(1,)))
+    words = (
+        f"workspace {shop} may not use the resource pools of experiments that have not ended: {waiting} ('gpu'): "
+        "end them, give them one of default, or ask an administrator to bind the pools"
+    )
+    one, whole = f"/api/v1/experiments/{waiting}", f"/api/v1/projects/{here}"
+    to_shop = {"destinationWorkspaceId": shop}
+    assert await world.refused(400, "POST", f"{one}/move", {"destinationProjectId": there}) == words
+    assert await world.refused(400, "POST", f"{whole}/move", to_shop) == words
+    bulk = {"projectId": here, "destinationProjectId": there}
+    several = {**bulk, "experimentIds": [waiting]}
+    moved = await world.ok("POST", f"/api/v1/projects/{here}/experiments/move", several)
+    assert [result["error"] for result in moved["results"]] == [words]
+    trial = {**bulk, "sourceProjectId": here, "runIds": [world.trial_id(waiting)]}
+    moved = await world.ok("POST", "/api/v1/runs/move", trial)
+    assert [result["error"] for result in moved["results"]] == [words]
+    assert (await world.ok("GET", one))["experiment"]["state"] == "STATE_QUEUED"
+    # To where it may be used, and once it has ended to anywhere.
+    await world.ok("POST", f"{whole}/move", {"destinationWorkspaceId": lab})
+    assert (await world.ok("GET", one))["experiment"]["workspaceId"] == lab
+    await world.ok("POST", f"{one}/kill")
+    await world.ok("POST", f"{one}/move", {"destinationProjectId": there})
+    await world.ok("POST", f"{whole}/move", to_shop)

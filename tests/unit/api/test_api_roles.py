@@ -289,6 +289,27 @@ async def test_clients_are_told_of_roles_as_the_configuration_says(
         other = await as_user(world, "determined")
         await world.refused(403, "POST", "/api/v1/job-queues", update, token=other)
         await world.ok("POST", "/api/v1/job-queues", update)
+        # Work of one's own, too, and by whatever request.
+        theirs = (await world.ok("POST", "/api/v1/experiments", {"config": SINGLE}, token=other))[
+            "experiment"
+        ]["id"]
+        for resources, status in (
+            ({"priority": 7}, 403),
+            ({"weight": 2}, 403),
+            ({"maxSlots": 2}, 200),
+        ):
+            patch = ("PATCH", f"/api/v1/experiments/{theirs}", {"resources": resources})
+            answer = await world.call(*patch, token=other)
+            assert answer.status_code == status, answer.text
+            await world.ok(*patch)
+        run = await world.ok("POST", "/api/v1/commands", COMMAND, token=other)
+        stronger = (
+            "POST",
+            f"/api/v1/commands/{run['command']['id']}/set_priority",
+            {"priority": 7},
+        )
+        await world.refused(403, *stronger, token=other)
+        await world.ok(*stronger)
 
 
 async def test_the_other_type_and_back_loses_no_assignment(world: ApiWorld) -> None:

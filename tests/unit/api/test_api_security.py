@@ -82,6 +82,8 @@ def test_every_action_has_a_rule_and_a_route() -> None:
         Action.UPDATE_ROLES,
         Action.CONTROL_JOB_QUEUE,
         Action.SET_AGENT_USER,
+        Action.SET_WORKSPACE_STORAGE,
+        Action.SET_DEFAULT_POOLS,
         Action.TAKE_PROJECT,
         Action.TAKE_EXPERIMENT,
     }

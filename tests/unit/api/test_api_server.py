@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
-import uvicorn
 import websockets.asyncio.client as sockets
 from pydantic import SecretStr
 from websockets.exceptions import InvalidStatus
@@ -18,43 +14,11 @@ from websockets.exceptions import InvalidStatus
 from agent_bootstrap.agent.connection.websocket import connect
 from agent_bootstrap.agent.options import AgentOptions
 from agent_bootstrap.protocol import Channel
-from master.api.application import begin_shutdown
 from tests.fakes.agents_world import TOKEN
 from tests.fakes.api_world import ApiWorld
 from tests.fakes.fake_agent import FakeAgent
+from tests.fakes.served_api import Served, served
 from windlass.base.errors import PermissionDenied
-
-
-class Served:
-    """The application on a port of this machine."""
-
-    def __init__(self, world: ApiWorld) -> None:
-        self._world = world
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(
-            world.app, lifespan="off", log_config=None, access_log=False, ws="websockets-sansio"
-        )
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
-
-    async def start(self) -> None:
-        await self._server.startup(sockets=[self._socket])
-
-    async def stop(self) -> None:
-        begin_shutdown(self._world.app)
-        await self._server.shutdown(sockets=[self._socket])
-
-
-@asynccontextmanager
-async def served(world: ApiWorld) -> AsyncIterator[Served]:
-    server = Served(world)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 def an_agent(world: ApiWorld, url: str, token: str) -> FakeAgent:
@@ -94,7 +58,8 @@ async def test_an_agent_with_another_token_is_refused(world: ApiWorld) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/stream", 501, "WebSocket /stream is not implemented in this version of Windlass"),
+        ("/api/v1/x", 501, "WebSocket /api/v1/x is not implemented in this version of Windlass"),
+        ("/stream", 401, "token missing"),
         ("/proxy/a.1/?x=1", 404, "service not found: a.1"),
     ],
 )

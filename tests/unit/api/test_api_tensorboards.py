@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from master.core.expconf import ClusterDefaults
 from master.core.words import three_words
@@ -151,6 +152,19 @@ async def test_keys_of_a_configuration_are_for_its_owner(world: ApiWorld) -> Non
         "S3_ENDPOINT": "127.0.0.1:9",
     }
     assert spec.binds == ()
+
+
+async def test_keys_of_a_workspace_are_for_all_who_work_in_it(world: ApiWorld) -> None:
+    section = yaml.safe_load(S3)["checkpoint_storage"]
+    lab = {"name": "lab", "checkpointStorageConfig": section}
+    id_ = (await world.ok("POST", "/api/v1/workspaces", lab))["workspace"]["id"]
+    project = await world.ok("POST", f"/api/v1/workspaces/{id_}/projects", {"name": "p"})
+    body = {"experimentIds": [await world.create(projectId=project["project"]["id"])]}
+    eve = await user(world, "eve")
+    await world.ok("POST", URL, {"config": {}, **body}, token=eve)
+    other = {"checkpointStorageConfig": {**section, "secret_key": "new"}}
+    await world.ok("PATCH", f"/api/v1/workspaces/{id_}", other)
+    await world.refused(403, "POST", URL, {"config": {}, **body}, token=eve)
 
 
 async def test_it_has_the_image_of_the_newest_experiment_unless_it_names_one(

@@ -137,6 +137,25 @@ async def test_the_configuration_says_who_is_called(
     assert [names[row.webhook_id] for row in await events(world)] == calls
 
 
+@pytest.mark.parametrize("unmanaged", [False, True])
+async def test_an_experiment_names_webhooks_that_it_can_call(
+    world: ApiWorld, unmanaged: bool
+) -> None:
+    await create(world, "http://127.0.0.1:9")
+    specific = {"mode": "WEBHOOK_MODE_SPECIFIC", "workspaceId": await _lab(world)}
+    await create(world, "http://127.0.0.1:9", name="of lab", **specific)
+    for named, words in (
+        ("{webhook_name: [nobody]}", "webhook_name[0]: there is no webhook 'nobody'"),
+        ("{webhook_name: [of lab]}", "webhook_name[0]: there is no webhook 'of lab'"),
+        ("{webhook_id: [1]}", "webhook_id[0]: webhook 1 has the mode WORKSPACE"),
+    ):
+        config = SINGLE + f"integrations: {{webhooks: {named}}}\n"
+        new = {"config": config, "unmanaged": unmanaged}
+        said = await world.refused(400, "POST", "/api/v1/experiments", new)
+        assert f"<config>.integrations.webhooks.{words}" in said
+    assert (await world.ok("GET", "/api/v1/experiments"))["experiments"] == []
+
+
 async def _lab(world: ApiWorld) -> int:
     return int((await world.ok("POST", "/api/v1/workspaces", {"name": "lab"}))["workspace"]["id"])
 

@@ -200,9 +200,9 @@ PUT /experiments/{experiment_id}/retain_logs
 POST /windlass/experiments/{id}/searcher/close
 POST /windlass/experiments/{id}/trials
 experiment: VIEW_EXPERIMENT_METADATA > UPDATE_EXPERIMENT_METADATA
-DELETE /experiments/{experiment_id}/labels/{label}
+DELETE /experiments/{experiment_id}/labels/{label:path}
 PATCH /experiments/{experiment_id}
-PUT /experiments/{experiment_id}/labels/{label}
+PUT /experiments/{experiment_id}/labels/{label:path}
 POST /experiments/{id}/archive
 POST /experiments/{id}/unarchive
 POST /projects/{project_id}/experiments/archive

@@ -128,6 +128,17 @@ async def test_a_session_lasts_until_logout_or_seven_days(
         auth.identify(token)
 
 
+@pytest.mark.parametrize("hours", [5, -5])
+async def test_a_clock_that_is_set_by_hours_ends_no_session(
+    auth: AuthService, clock: ManualClock, hours: int
+) -> None:
+    before = await login(auth)
+    clock.jump(hours * 3600)
+    await auth.remove_expired_sessions()
+    for token in (before, await login(auth)):
+        assert auth.identify(token).name == "admin"
+
+
 async def test_sessions_survive_a_restart_and_their_tokens_are_not_stored(
     auth: AuthService, memory_store: Store, clock: ManualClock
 ) -> None:

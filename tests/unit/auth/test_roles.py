@@ -154,8 +154,12 @@ held = st.lists(st.tuples(st.sampled_from([None, HERE, THERE]), permissions_), m
 targets = st.builds(
     Target,
     kind=st.sampled_from(
-        ["cluster", "anywhere", "experiment", "trial", "task", "workspace", "notebook", "template"]
+        [
+            *("cluster", "anywhere", "experiment", "trial", "task", "workspace"),
+            *("notebook", "template", "tensorboard"),
+        ]
     ),
+    shows=st.none() | st.frozensets(st.sampled_from([HERE, THERE])),
     id=st.just(1),
     owner_id=st.sampled_from([None, 3, 4]),
     workspace_id=st.sampled_from([None, HERE, THERE]),
@@ -196,6 +200,14 @@ def test_a_permission_less_never_allows_more(
                 assert other.workspaces is not None
                 assert other.workspaces <= one.workspaces
             assert one.all_secrets or not other.all_secrets
+        boards, fewer = seen.of_interactive.tensorboards, still.of_interactive.tensorboards
+        assert (boards is None) == (fewer is None)
+        if boards is not None and fewer is not None:
+            for one_, other_ in (
+                (boards.workspaces, fewer.workspaces),
+                (boards.experiments, fewer.experiments),
+            ):
+                assert one_ is None or (other_ is not None and other_ <= one_)
 
 
 def test_all_permissions_are_of_some_role_or_of_administrators_alone() -> None:

@@ -75,6 +75,13 @@ def test_describe_shows_the_errors_and_the_command_for_the_log(failed: ScriptedM
     assert "Show its log: det trial logs 11" in result.stderr
 
 
+def test_what_goes_on_with_a_failed_trial_has_not_ended(failed: ScriptedMaster) -> None:
+    running = {"experiment": {"id": 7, "state": "STATE_RUNNING"}, "config": {}}
+    failed.on("GET", "/api/v1/experiments/7", running)
+    said = det(failed, "e", "describe", "7").stderr.splitlines()
+    assert said == [f"Trial 11 failed: {CAUSE}", "Show its log: det trial logs 11"]
+
+
 def test_the_list_has_the_error_of_each(failed: ScriptedMaster) -> None:
     result = det(failed, "e", "list")
     header, row = result.stdout.splitlines()

@@ -130,6 +130,12 @@ def test_models_and_versions_are_listed(cluster: ScriptedMaster) -> None:
             {"workspaceId": 1},
             "Moved model vision v2 to workspace Uncategorized",
         ),
+        (
+            ["move", "7", "-w", "uncategorized"],
+            ("PATCH", BY_ID),
+            {"workspaceId": 1},
+            "Moved model vision v2 to workspace Uncategorized",
+        ),
         (["archive", "7"], ("POST", f"{BY_ID}/archive"), None, "Archived model vision v2"),
         (["unarchive", "7"], ("POST", f"{BY_ID}/unarchive"), None, "Unarchived model vision v2"),
         (["delete", "7", "-y"], ("DELETE", BY_ID), None, "Deleted model vision v2"),

@@ -147,6 +147,28 @@ def test_ids_are_completed_by_the_master(
     assert complete("det shell open s", monkeypatch) == ["shell-1"]
 
 
+@pytest.mark.parametrize(
+    ("shell", "words", "said"),
+    [
+        ("bash", {"COMP_WORDS": "det experiment desc", "COMP_CWORD": "2"}, "describe"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "det experiment desc"}, '"describe":"Show an experiment'),
+        (
+            "fish",
+            {
+                "_TYPER_COMPLETE_ARGS": "det experiment desc",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            },
+            "describe\tShow an experiment",
+        ),
+    ],
+)
+def test_every_shell_gets_commands_in_its_own_form(
+    shell: str, words: dict[str, str], said: str
+) -> None:
+    environment = {"_DET_COMPLETE": f"complete_{shell}", **words}
+    assert said in CliRunner().invoke(app, prog_name="det", env=environment).stdout
+
+
 def test_a_master_that_is_away_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DET_MASTER", f"http://127.0.0.1:{free_port()}")
     assert complete("det e describe ", monkeypatch) == []

@@ -138,6 +138,14 @@ def test_what_is_listed(cluster: ScriptedMaster, words: str, lines: list[str]) -
         assert any(one.startswith(wanted) for one in shown), (wanted, shown)
 
 
+def test_roles_for_the_whole_cluster_alone_may_be_left_out(cluster: ScriptedMaster) -> None:
+    boss = {**ROLE, "name": "Boss", "scopeTypeMask": {"cluster": True, "workspace": False}}
+    cluster.on("POST", f"{R}/search", {"roles": [ROLE, boss], "pagination": {}})
+    for option, shown in (("", ["Viewer", "Boss"]), (" --exclude-global-roles", ["Viewer"])):
+        listed = json.loads(det(cluster, f"rbac list-roles --json{option}").stdout)
+        assert [one["name"] for one in listed] == shown
+
+
 def test_what_is_printed_as_json(cluster: ScriptedMaster) -> None:
     assert json.loads(det(cluster, "user-group describe team --json").stdout) == TEAM
     assert json.loads(det(cluster, "rbac describe-role Viewer --json").stdout) == HELD

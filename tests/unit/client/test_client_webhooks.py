@@ -109,3 +109,14 @@ def test_other_verbs(cluster: ScriptedMaster, words: tuple[str, ...], said: str)
     done = det(cluster, *words)
     assert done.exit_code == 0, done.output
     assert done.stderr == said
+
+
+def test_a_webhook_is_found_by_its_name(cluster: ScriptedMaster) -> None:
+    for word in ("chat", "3"):
+        assert det(cluster, "test", word).exit_code == 0
+    assert len(cluster.calls("POST", f"{W}/3/test")) == 2
+    missing = det(cluster, "delete", "chatt", "-y")
+    assert (missing.exit_code, "webhook 'chatt' not found" in missing.stderr) == (1, True)
+    cluster.on("GET", W, {"webhooks": [HOOK, {**HOOK, "id": 4}]})
+    both = det(cluster, "delete", "chat", "-y")
+    assert (both.exit_code, "give an id of 3, 4" in both.stderr) == (1, True)

@@ -16,7 +16,9 @@ HOUR = 3600.0
 
 
 def used(start: datetime, end: datetime | None, slots: int = 1, **fields: object) -> UsedAllocation:
-    row = UsedAllocation("a", slots, start, end, "pool", "TRIAL", 1, "u", 1, ("l", "m", "l"), "w")
+    row = UsedAllocation(
+        "a", slots, start, end, None, "pool", "TRIAL", 1, "u", 1, ("l", "m", "l"), "w", 1, 1
+    )
     return row._replace(**fields)
 
 

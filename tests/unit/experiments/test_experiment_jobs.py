@@ -30,6 +30,7 @@ from master.experiments.metadata import ExperimentMetadata, MetadataPatch
 from master.experiments.reports.service import CheckpointReport
 from master.jobs.ports import JobRoot, JobSource
 from master.store import tables
+from master.workspace_rules import WorkspaceRules
 from rm_backends.base import AllocationHint, ContainerPhase, JobOrder, ReleaseAsked
 from tests.fakes.actors import ADMIN
 from tests.fakes.scripted_cluster import ScriptedCluster
@@ -201,7 +202,10 @@ async def test_a_change_cut_off_before_it_was_told_comes_with_the_restart(life: 
 async def test_a_rename_and_a_change_do_not_undo_each_other(life: Life) -> None:
     async with life() as cluster:
         live = await cluster.create(SINGLE)
-        metadata = ExperimentMetadata(store=cluster.store, experiments=cluster.experiments)
+        rules = WorkspaceRules(cluster.store, lambda: ("default", "other"))
+        metadata = ExperimentMetadata(
+            store=cluster.store, experiments=cluster.experiments, rules=rules
+        )
         await asyncio.gather(
             live.change_job(SetPriority(7), by=ADMIN),
             metadata.patch(1, MetadataPatch(name="second", labels=["a"]), by=ADMIN),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from master.experiments.submission.storage_checks import BAD_FOR, GOOD_FOR, StorageChecks, may_try
+from master.experiments.submission.storage_checks import (
+    BAD_FOR_S,
+    GOOD_FOR_S,
+    StorageChecks,
+    may_try,
+)
 from windlass.base.clock import ManualClock
 from windlass.base.errors import (
     InvalidConfig,
@@ -103,17 +107,18 @@ async def test_what_is_known_is_not_asked_again_for_a_while() -> None:
     checks = StorageChecks(clock, MINIO, attempts)
     await asyncio.gather(*(checks.require(MINIO) for _ in range(5)))
     assert attempts.count == 1
-    clock.advance((GOOD_FOR + timedelta(seconds=1)).total_seconds())
+    clock.advance(GOOD_FOR_S + 1)
     await checks.require(MINIO)
     assert attempts.count == 2
     attempts.problem = StorageUnreachable("away")
-    clock.advance((GOOD_FOR + timedelta(seconds=1)).total_seconds())
+    clock.advance(GOOD_FOR_S + 1)
     for _ in range(2):
         with pytest.raises(InvalidConfig):
             await checks.require(MINIO)
     assert attempts.count == 3
     attempts.problem = None
-    clock.advance((BAD_FOR + timedelta(seconds=1)).total_seconds())
+    clock.jump(-3600)
+    clock.advance(BAD_FOR_S + 1)
     await checks.require(MINIO)
     assert attempts.count == 4
 

@@ -23,6 +23,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
         (7, timedelta(days=7), 0),
         (7, timedelta(days=90), 0),
         (0, timedelta(0), 0),
+        (7, timedelta(hours=-5), 7),
     ],
 )
 def test_remaining_days(days: int | None, ended_ago: timedelta | None, left: int | None) -> None:

@@ -237,7 +237,10 @@ async def test_what_never_started_is_asked_for_again_after_a_pause(
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"resources": {"resource_pool": "gpu"}}, 'no pool "gpu"; use one of default, other'),
+        (
+            {"resources": {"resource_pool": "gpu"}},
+            'no pool "gpu" for workspace 1; use one of default, other',
+        ),
         ({"resources": [1]}, "resources"),
         ({"entrypoint": []}, "entrypoint"),
         ({"work_dir": "here"}, 'work_dir: must be an absolute path, but is "here"'),

@@ -203,6 +203,23 @@ async def test_an_idle_task_is_ended_and_says_why(
     assert phase_of(waiting) == "ACTIVE", "what waits for slots is not idle"
 
 
+@pytest.mark.parametrize("hours", [5, -5])
+async def test_a_clock_that_is_set_makes_no_task_idle(
+    cluster: ScriptedCluster, make_gadgets: MakeGadgets, hours: int
+) -> None:
+    make_gadgets(idle_timeout=lambda config: timedelta(minutes=10))
+    live = await running(cluster)
+    cluster.clock.advance(300)
+    live.note_activity()
+    cluster.clock.jump(hours * 3600)
+    cluster.clock.advance(599)
+    await cluster.commands.roots.tick()
+    assert phase_of(live) == "ACTIVE"
+    cluster.clock.advance(1)
+    await cluster.commands.roots.tick()
+    assert phase_of(live) == "STOPPING"
+
+
 async def test_an_active_task_writes_its_activity_now_and_then(
     cluster: ScriptedCluster, make_gadgets: MakeGadgets
 ) -> None:

@@ -14,6 +14,7 @@ from windlass.cli.groups import command_group
 from windlass.cli.interactive.launching import WorkspaceOption, workspace_id
 from windlass.cli.output.columns import JsonOption
 from windlass.cli.output.text import notice, print_json, print_yaml
+from windlass.cli.places import YesOption, confirm_at_terminal
 
 app = command_group()
 
@@ -78,9 +79,15 @@ def set_policy(
 
 @app.command()
 def delete(
-    ctx: typer.Context, workload: WorkloadArgument, workspace: WorkspaceOption = None
+    ctx: typer.Context,
+    workload: WorkloadArgument,
+    workspace: WorkspaceOption = None,
+    yes: YesOption = False,
 ) -> None:
     """Delete the policy of the cluster, or of a workspace."""
+    confirm_at_terminal(
+        f"Delete the config policy for {workload.value} of {_scope(workspace)} for good?", yes
+    )
     client = client_for(ctx)
     client.config_policies().delete(workload.on_the_wire, workspace_id(client, workspace))
     notice(f"Deleted the config policy for {workload.value} of {_scope(workspace)}")

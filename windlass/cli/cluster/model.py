@@ -18,7 +18,7 @@ from windlass.cli.metadata import RemoveOption, SetOption, changed
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions, joined
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.cli.output.times import local_time
-from windlass.cli.places import AllOption, WorkspaceName, YesOption, workspace_of
+from windlass.cli.places import AllOption, YesOption, workspace_of
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
@@ -206,11 +206,19 @@ def metadata(
 def move(
     ctx: typer.Context,
     name: ModelName,
-    to: WorkspaceName,
+    to: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORKSPACE", help="Name of the workspace, or how it begins.", show_default=False
+        ),
+    ] = None,
+    workspace: WorkspaceOption = None,
 ) -> None:
-    """Move a model to another workspace."""
+    """Move a model to another workspace, which is named by the argument or by -w."""
+    if (to is None) == (workspace is None):
+        raise InvalidArgument("Give the workspace: as an argument, or with -w")
     client = client_for(ctx)
-    target = workspace_of(client, to)
+    target = workspace_of(client, str(to or workspace))
     moved = client.models().edit(_id(_model(client, name)), {"workspaceId": target["id"]})
     notice(f"Moved model {moved['name']} to workspace {target['name']}")
 

@@ -8,6 +8,7 @@ import typer
 
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
+from windlass.cli.experiment.show import EXPERIMENTS
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json, print_yaml
@@ -28,7 +29,7 @@ KeyOption = Annotated[
     str | None,
     typer.Option(help="1 to 5 letters and digits, which the local ids of runs begin with."),
 ]
-_TABLE = Table(
+PROJECTS = Table(
     Column("Name", "name"),
     Column("Key", "key"),
     Column("Owner", "username"),
@@ -52,7 +53,31 @@ def list_projects(
     """List the projects of a workspace."""
     client = client_for(ctx)
     id_ = int(workspace_of(client, workspace)["id"])
-    out.show(_TABLE, client.projects().listed(id_, archived=None if everything else False))
+    out.show(PROJECTS, client.projects().listed(id_, archived=None if everything else False))
+
+
+@app.command("list-experiments")
+@with_groups
+def list_experiments(
+    ctx: typer.Context,
+    workspace: WorkspaceName,
+    name: ProjectName,
+    *,
+    everybody: Annotated[
+        bool, typer.Option("-a", "--all", help="Include other users' and archived ones.")
+    ] = False,
+    out: TableOptions,
+) -> None:
+    """List your experiments in a project."""
+    client = client_for(ctx)
+    found = client.experiments(
+        user=None if everybody else str(client.me()["username"]),
+        archived=None if everybody else False,
+        newest=out.limit,
+        configs=out.as_json and not out.columns,
+        project_id=int(project_of(client, workspace, name)["id"]),
+    )
+    out.show(EXPERIMENTS, found)
 
 
 @app.command()
@@ -84,7 +109,7 @@ def edit(
     ctx: typer.Context,
     workspace: WorkspaceName,
     name: ProjectName,
-    new_name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    new_name: Annotated[str | None, typer.Option("--name", "--new_name", help="New name.")] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     key: KeyOption = None,
     as_json: JsonOption = False,

@@ -47,9 +47,20 @@ _HELD = Table(Column("Role", "role"), Column("In", "where"), Column("Through", "
 
 @app.command("list-roles")
 @with_groups
-def list_roles(ctx: typer.Context, out: TableOptions) -> None:
+def list_roles(
+    ctx: typer.Context,
+    *,
+    exclude_global_roles: Annotated[
+        bool,
+        typer.Option("--exclude-global-roles", help="Leave out roles for the whole cluster alone."),
+    ] = False,
+    out: TableOptions,
+) -> None:
     """List the roles that you may see."""
-    out.show(_ROLES, client_for(ctx).roles().listed())
+    roles = client_for(ctx).roles().listed()
+    if exclude_global_roles:
+        roles = [role for role in roles if role["scopeTypeMask"]["workspace"]]
+    out.show(_ROLES, roles)
 
 
 @app.command("describe-role")

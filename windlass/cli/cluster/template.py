@@ -16,6 +16,7 @@ from windlass.cli.interactive.launching import WorkspaceOption, workspace_id
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.cli.output.times import local_time
+from windlass.cli.places import YesOption, confirm_at_terminal
 from windlass.sdk.wire import Json
 
 app = command_group()
@@ -108,8 +109,9 @@ def set_name(
 
 
 @app.command()
-def remove(ctx: typer.Context, name: TemplateName) -> None:
+def remove(ctx: typer.Context, name: TemplateName, yes: YesOption = False) -> None:
     """Remove a template. What was launched with it stays as it is."""
+    confirm_at_terminal(f"Remove template {name} for good?", yes)
     client_for(ctx).templates().remove(name)
     notice(f"Removed template {name}")
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from windlass.base.errors import InvalidArgument, NotFound, Unauthenticated
+from windlass.base.formats.plurals import counted
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import ask_password, client_for, session_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
 from windlass.cli.output.text import notice, print_json, print_yaml
 from windlass.cli.output.times import local_time
+from windlass.cli.places import YesOption, confirm_at_terminal
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
@@ -121,8 +123,9 @@ def edit(ctx: typer.Context, token_id: TokenId, description: DescriptionOption =
 
 
 @app.command()
-def revoke(ctx: typer.Context, token_ids: TokenIds) -> None:
+def revoke(ctx: typer.Context, token_ids: TokenIds, yes: YesOption = False) -> None:
     """End access tokens, for good. What uses one is refused from now on."""
+    confirm_at_terminal(f"Revoke {counted(len(token_ids), 'access token')} for good?", yes)
     tokens = client_for(ctx).access_tokens()
     for token_id in token_ids:
         tokens.revoke(token_id)

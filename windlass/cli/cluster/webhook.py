@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import Conflict, InvalidArgument, NotFound
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import command_group
@@ -15,11 +15,14 @@ from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions,
 from windlass.cli.output.text import notice, print_json
 from windlass.cli.output.times import local_time
 from windlass.cli.places import YesOption
+from windlass.sdk.webhooks import Webhooks
 from windlass.sdk.wire import Json
 
 app = command_group()
 
-WebhookId = Annotated[int, typer.Argument(metavar="ID", help="Id of the webhook.")]
+WebhookName = Annotated[
+    str, typer.Argument(metavar="WEBHOOK", help="Name of the webhook, or its id.")
+]
 Url = Annotated[str, typer.Argument(metavar="URL", help="What is called.")]
 
 
@@ -119,33 +122,38 @@ def create(
 
 
 @app.command("set-url")
-def set_url(ctx: typer.Context, webhook: WebhookId, url: Url) -> None:
+def set_url(ctx: typer.Context, webhook: WebhookName, url: Url) -> None:
     """Call another URL. Calls that wait go there, too."""
-    client_for(ctx).webhooks().set_url(webhook, url)
+    calls = client_for(ctx).webhooks()
+    calls.set_url(_id(calls, webhook), url)
     notice(f"Changed webhook {webhook}")
 
 
 @app.command()
-def delete(ctx: typer.Context, webhook: WebhookId, yes: YesOption = False) -> None:
+def delete(ctx: typer.Context, webhook: WebhookName, yes: YesOption = False) -> None:
     """Delete a webhook. Calls that wait are not made."""
+    calls = client_for(ctx).webhooks()
+    id_ = _id(calls, webhook)
     if not yes:
         typer.confirm(f"Delete webhook {webhook}, with the calls that wait?", abort=True)
-    client_for(ctx).webhooks().delete(webhook)
+    calls.delete(id_)
     notice(f"Deleted webhook {webhook}")
 
 
 @app.command()
-def test(ctx: typer.Context, webhook: WebhookId) -> None:
+def test(ctx: typer.Context, webhook: WebhookName) -> None:
     """Call it once, now."""
-    client_for(ctx).webhooks().test(webhook)
+    calls = client_for(ctx).webhooks()
+    calls.test(_id(calls, webhook))
     notice(f"The receiver of webhook {webhook} took the call")
 
 
 @app.command()
 @with_groups
-def deliveries(ctx: typer.Context, webhook: WebhookId, *, out: TableOptions) -> None:
+def deliveries(ctx: typer.Context, webhook: WebhookName, *, out: TableOptions) -> None:
     """List calls that wait, and those of the last 7 days, with what became of them."""
-    out.show(_DELIVERIES, client_for(ctx).webhooks().deliveries(webhook))
+    calls = client_for(ctx).webhooks()
+    out.show(_DELIVERIES, calls.deliveries(_id(calls, webhook)))
 
 
 @app.command("signing-key")
@@ -153,6 +161,20 @@ def signing_key(ctx: typer.Context) -> None:
     """Print the key by which receivers check signatures. For administrators."""
     with for_administrators():
         typer.echo(client_for(ctx).webhooks().signing_key())
+
+
+def _id(calls: Webhooks, word: str) -> int:
+    """Raises NotFound, and Conflict for a name of several."""
+    if word.isdecimal():
+        return int(word)
+    found = [int(one["id"]) for one in calls.listed() if one["name"] == word]
+    if len(found) > 1:
+        raise Conflict(
+            f"{len(found)} webhooks have the name '{word}': give an id of {joined(found)}"
+        )
+    if not found:
+        raise NotFound("webhook", word, "; see `det webhook list`")
+    return found[0]
 
 
 def _trigger(type_: str, **condition: str) -> Json:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from windlass.base.errors import InvalidArgument
 from windlass.base.option_groups import with_groups
+from windlass.cli.cluster.project import PROJECTS
+from windlass.cli.cluster.resource_pool import POOLS
+from windlass.cli.config_file import naming, read_settings
 from windlass.cli.connect import client_for
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import Column, JsonOption, Table, TableOptions
@@ -16,6 +22,37 @@ from windlass.sdk.wire import Json
 
 app = command_group()
 
+ComputePoolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--default-compute-pool",
+        help='Pool of work with slots that names none; "": that of the cluster.',
+    ),
+]
+AuxPoolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--default-aux-pool",
+        help='Pool of work without slots that names none; "": that of the cluster.',
+    ),
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-storage-config",
+        metavar="JSON",
+        help="Checkpoint storage of its experiments; {}: that of the cluster.",
+    ),
+]
+StorageFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint-storage-config-file",
+        metavar="FILE",
+        help="The same from a file (YAML or JSON).",
+    ),
+]
+
 _TABLE = Table(
     Column("Name", "name"),
     Column("Owner", "username"),
@@ -24,6 +61,7 @@ _TABLE = Table(
     Column("Archived", "archived"),
     Column("Id", "id"),
 )
+MEMBERS = Table(Column("Holder", "holder"), Column("Role", "role"))
 
 
 @app.command("list")
@@ -34,6 +72,45 @@ def list_workspaces(
     """List workspaces."""
     found = client_for(ctx).workspace_calls().listed(archived=None if everything else False)
     out.show(_TABLE, found)
+
+
+@app.command("list-projects")
+@with_groups
+def list_projects(
+    ctx: typer.Context, name: WorkspaceName, *, everything: AllOption = False, out: TableOptions
+) -> None:
+    """List the projects of a workspace."""
+    client = client_for(ctx)
+    id_ = int(workspace_of(client, name)["id"])
+    out.show(PROJECTS, client.projects().listed(id_, archived=None if everything else False))
+
+
+@app.command("list-pools")
+@with_groups
+def list_pools(ctx: typer.Context, name: WorkspaceName, *, out: TableOptions) -> None:
+    """List the resource pools that work of a workspace may use."""
+    client = client_for(ctx)
+    usable = client.workspace_calls().pools(int(workspace_of(client, name)["id"]))
+    out.show(POOLS, [pool for pool in client.resource_pools() if pool["name"] in usable])
+
+
+@app.command("list-members")
+@with_groups
+def list_members(ctx: typer.Context, name: WorkspaceName, *, out: TableOptions) -> None:
+    """List who holds a role in a workspace. Roles in the whole cluster: `det rbac describe-role`."""
+    client = client_for(ctx)
+    found = client.roles().in_workspace(int(workspace_of(client, name)["id"]))
+    names = {
+        ("userId", one["id"]): f"user {one['username']}" for one in found["usersAssignedDirectly"]
+    }
+    names |= {("groupId", one["groupId"]): f"group {one['name']}" for one in found["groups"]}
+    rows = [
+        {"role": role["role"]["name"], "holder": names[key, given[key]]}
+        for role in found["assignments"]
+        for key, kind in (("groupId", "group"), ("userId", "user"))
+        for given in role[f"{kind}RoleAssignments"]
+    ]
+    out.show(MEMBERS, rows)
 
 
 @app.command()
@@ -47,10 +124,16 @@ def describe(ctx: typer.Context, name: WorkspaceName, as_json: JsonOption = Fals
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the workspace.")],
+    compute_pool: ComputePoolOption = None,
+    aux_pool: AuxPoolOption = None,
+    storage: StorageOption = None,
+    storage_file: StorageFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a workspace, which is yours."""
-    made = client_for(ctx).workspace_calls().create(name)
+    more = _given(compute_pool, aux_pool, storage, storage_file)
+    with naming(storage_file):
+        made = client_for(ctx).workspace_calls().create(name, **more)
     _tell("Created", made, as_json)
 
 
@@ -58,13 +141,24 @@ def create(
 def edit(
     ctx: typer.Context,
     name: WorkspaceName,
-    new_name: Annotated[str, typer.Option("--name", help="New name.")],
+    new_name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    compute_pool: ComputePoolOption = None,
+    aux_pool: AuxPoolOption = None,
+    storage: StorageOption = None,
+    storage_file: StorageFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rename a workspace."""
+    """Rename a workspace, or change what its work is given."""
+    changes = _given(compute_pool, aux_pool, storage, storage_file)
+    if new_name is not None:
+        changes["name"] = new_name
+    if not changes:
+        raise InvalidArgument("give --name, or another option that says what to change")
     client = client_for(ctx)
     id_ = int(workspace_of(client, name)["id"])
-    _tell("Changed", client.workspace_calls().edit(id_, {"name": new_name}), as_json)
+    with naming(storage_file):
+        changed = client.workspace_calls().edit(id_, changes)
+    _tell("Changed", changed, as_json)
 
 
 @app.command()
@@ -93,6 +187,35 @@ def delete(ctx: typer.Context, name: WorkspaceName, yes: YesOption = False) -> N
         typer.confirm(f"Delete workspace {found['name']} with {inside} for good?", abort=True)
     gone = client.workspace_calls().delete(int(found["id"]))
     notice(f"{'Deleted' if gone else 'Deleting'} workspace {found['name']}")
+
+
+def _given(
+    compute_pool: str | None, aux_pool: str | None, storage: str | None, file: Path | None
+) -> dict[str, Any]:
+    """Keys of the request. Raises InvalidArgument, InvalidConfig."""
+    if storage is not None and file is not None:
+        raise InvalidArgument(
+            "give --checkpoint-storage-config or --checkpoint-storage-config-file"
+        )
+    section = read_settings(file, ()) if file is not None else _section(storage)
+    given = {
+        "defaultComputePool": compute_pool,
+        "defaultAuxPool": aux_pool,
+        "checkpointStorageConfig": section,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _section(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        section = json.loads(text)
+    except ValueError as error:
+        raise InvalidArgument(f"--checkpoint-storage-config: not JSON: {error}") from None
+    if not isinstance(section, dict):
+        raise InvalidArgument("--checkpoint-storage-config: expected a JSON object")
+    return section
 
 
 def _tell(done: str, workspace: Json, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from windlass.sdk.wire import Json
 FAILED = "STATE_ERROR"
 MOST_TRIALS = 3
 """Failed trials that are named: the others mostly failed in the same way."""
+_OVER = (FAILED, "STATE_CANCELED", "STATE_COMPLETED")
 _TRIAL_STATES = (FAILED, "STATE_STOPPING_ERROR")
 
 
@@ -22,9 +23,10 @@ def error_of(thing: Json) -> str:
 
 
 def print_failure(client: Client, experiment: Json, trials: Sequence[Json] | None = None) -> None:
-    """Say why an experiment failed, with its first failed trials, and where their logs are."""
+    """Say why an experiment failed, or trials of one that goes on: the first ones, and where their logs are."""
     number = experiment.get("id")
-    notice(f"Experiment {number} {_ended(experiment)}")
+    if experiment.get("state") in _OVER:
+        notice(f"Experiment {number} {_ended(experiment)}")
     known = client.trials(int(str(number))) if trials is None else trials
     failed = [trial for trial in known if error_of(trial)]
     for trial in failed[:MOST_TRIALS]:

@@ -11,13 +11,13 @@ from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.expconf.interactive import complete_task
 from master.core.expconf.kinds import CommandConfig
 from master.core.expconf.models.log_policies import MAX_POLICIES
-from master.core.expconf.parsing import documents
-from master.core.expconf.parsing.documents import MAX_TEXT, MAX_VALUES, read_document
 from master.core.expconf.parsing.errors import MAX_PROBLEMS
 from master.core.searcher.limits import check_limits
 from master.core.searcher.search import Search
 from master.experiments.submission.admission import search_of
 from windlass.base.errors import InvalidConfig
+from windlass.base.formats import documents
+from windlass.base.formats.documents import MAX_TEXT, MAX_VALUES, read_document
 
 RUNNABLE: dict[str, Any] = {
     "name": "attack",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.expconf.parsing.documents import MalformedDocument, read_document
+from windlass.base.formats.documents import MalformedDocument, read_document
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 json_values = st.recursive(

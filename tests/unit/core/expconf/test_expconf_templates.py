@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from master.core.expconf import check, merge
 from master.core.expconf.interactive import TaskConfig
 from master.core.expconf.kinds import CommandConfig, NotebookConfig, ShellConfig, TensorboardConfig
-from master.core.expconf.parsing.documents import read_document
 from master.core.expconf.parsing.normalise import normalise
 from master.core.expconf.templates import (
     Template,
@@ -27,6 +26,7 @@ from master.core.expconf.templates import (
 )
 from master.core.names import MAX_NAME, plain_name
 from windlass.base.errors import InvalidArgument, InvalidConfig
+from windlass.base.formats.documents import read_document
 
 EXPERIMENTS = "experiments cannot use this template: "
 TASKS = "interactive tasks cannot use this template: "

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from master.core.webhooks.matching import state_changed, triggers_of
+from master.core.webhooks.matching import naming_problems, state_changed, triggers_of
 from master.core.webhooks.payloads import body_of
 from master.core.webhooks.retries import GIVEN_UP_AFTER, Answer, Failure, outcome
 from master.core.webhooks.signing import headers
@@ -94,6 +94,37 @@ def test_who_is_called(source: Source, ids: list[int]) -> None:
     ]
     assert [one.webhook.id for one in state_changed(webhooks, source, "COMPLETED")] == ids
     assert list(state_changed(webhooks, source, "ERROR")) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        (Source(workspace_id=LAB), []),
+        (Source(workspace_id=LAB, ids=[2, 3], names=["w3"]), []),
+        (Source(workspace_id=SHOP, ids=[2], names=["w2"]), []),
+        (Source(workspace_id=SHOP, ids=[2, 3]), ["webhook_id[1]: there is no webhook 3 for"]),
+        (
+            Source(workspace_id=SHOP, names=["w3"]),
+            ["webhook_name[0]: there is no webhook 'w3' for"],
+        ),
+        (Source(workspace_id=LAB, ids=[-1]), ["webhook_id[0]: there is no webhook -1 for"]),
+        (
+            Source(workspace_id=LAB, ids=[1], names=["w1"], exclude=True),
+            ["webhook_id[0]: webhook 1 has the", "webhook_name[0]: webhook 'w1' has the"],
+        ),
+    ],
+)
+def test_what_a_configuration_may_name(source: Source, wrong: list[str]) -> None:
+    specific = WebhookMode.SPECIFIC
+    webhooks = [
+        webhook(1),
+        webhook(2, mode=specific),
+        webhook(3, mode=specific, workspace=LAB),
+    ]
+    found = naming_problems(webhooks, source)
+    assert len(found) == len(wrong)
+    for problem, words in zip(found, wrong, strict=True):
+        assert problem.startswith(f"<config>.integrations.webhooks.{words}")
 
 
 def test_each_trigger_that_fits_calls_once() -> None:

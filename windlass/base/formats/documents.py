@@ -11,11 +11,11 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import yaml
 
-from master.core.expconf.parsing.scalars import MERGE, construct, tag_of
+from windlass.base.formats.scalars import MERGE, construct, tag_of
 
 MAX_TEXT = 1024 * 1024
 """Characters of a document, and of all its strings once aliases are expanded. Real files have some thousands."""
@@ -31,6 +31,8 @@ _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 """What JSON encoders and databases can carry."""
 
 K = TypeVar("K")
+Place: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes that lead to a value."""
 
 
 class MalformedDocument(ValueError):
@@ -45,6 +47,19 @@ def read_document(text: str) -> Any:
         if text.lstrip()[:1] == "{" and (found := _json(text)) is not None:
             return found
         return _Builder(text).document()
+    except yaml.MarkedYAMLError as error:
+        raise MalformedDocument(_marked(error)) from None
+    except yaml.YAMLError as error:
+        raise MalformedDocument(f"malformed YAML: {str(error).splitlines()[0]}") from None
+
+
+def read_with_lines(text: str) -> tuple[Any, dict[Place, int]]:
+    """What `read_document` reads, and the line of each key and item. Of what an alias stands for: that of the alias."""
+    if len(text) > MAX_TEXT:
+        raise MalformedDocument(f"the text has {len(text)} characters; the maximum is {MAX_TEXT}")
+    lines: dict[Place, int] = {}
+    try:
+        return _Builder(text, lines).document(), lines
     except yaml.MarkedYAMLError as error:
         raise MalformedDocument(_marked(error)) from None
     except yaml.YAMLError as error:
@@ -144,10 +159,13 @@ def _repeated(keys: Iterable[K]) -> K:
 class _Builder:
     """Builds the value of a document from the events of PyYAML's parser."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, lines: dict[Place, int] | None = None) -> None:
+        """`lines`: filled with that of each key and item."""
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=yaml.SafeLoader)
         self._budget = _Budget()
         self._anchors: dict[str, Any] = {}
+        self._place: list[str | int] = []
+        self._lines = lines
 
     def document(self) -> Any:
         next(self._events)  # the start of the stream
@@ -197,7 +215,7 @@ class _Builder:
         _check_tag(event, "seq")
         items: list[Any] = []
         while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(item, depth + 1))
+            items.append(self._below(len(items), item, item, depth))
         return items
 
     def _mapping(self, event: yaml.MappingStartEvent, depth: int) -> dict[str, Any]:
@@ -214,8 +232,19 @@ class _Builder:
             name = self._name(key, tag, depth)
             if name in own:
                 raise _at(key, f"the key {shown(name)} is given twice")
-            own[name] = self._value(next(self._events), depth + 1)
+            own[name] = self._below(name, key, next(self._events), depth)
         return {**merged, **own}
+
+    def _below(self, part: str | int, at: yaml.Event, event: yaml.Event, depth: int) -> Any:
+        """The value of a key or an item, which is written `at`."""
+        if self._lines is None:
+            return self._value(event, depth + 1)
+        self._place.append(part)
+        if at.start_mark:
+            self._lines[tuple(self._place)] = at.start_mark.line + 1
+        value = self._value(event, depth + 1)
+        self._place.pop()
+        return value
 
     def _name(self, key: yaml.ScalarEvent, tag: str, depth: int) -> str:
         """The text of a key as JSON has it: `true: x` and `1: x` are the keys "true" and "1"."""

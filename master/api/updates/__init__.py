@@ -1,0 +1,1 @@
+"""Live updates for programs: the WebSocket `/stream`."""

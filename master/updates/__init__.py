@@ -1,0 +1,1 @@
+"""Live updates: committed changes, told to the clients that see them."""

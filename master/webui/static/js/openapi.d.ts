@@ -1862,7 +1862,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What experiments ran within the time. */
+        /** @description What runs of experiments spent their time on. */
         get: operations["resources_raw"];
         put?: never;
         post?: never;
@@ -3391,6 +3391,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** @description Machines of pools that the caller is shown; what is bought and spent is of all. */
         get: operations["windlass_fleet"];
         put?: never;
         post?: never;
@@ -3459,7 +3460,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Every offer of every pool. */
+        /** @description Every offer of every pool that the caller is shown. */
         get: operations["windlass_offers"];
         put?: never;
         post?: never;
@@ -3749,6 +3750,7 @@ export interface paths {
         };
         get: operations["workspaces_list_workspaces"];
         put?: never;
+        /** @description Whoever may create one says what its work is given; as whom it runs needs more. */
         post: operations["workspaces_create_workspace"];
         delete?: never;
         options?: never;
@@ -4159,7 +4161,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What experiments ran within the time. */
+        /** @description What runs of experiments spent their time on. */
         get: operations["resources_raw_csv"];
         put?: never;
         post?: never;
@@ -4760,14 +4762,10 @@ export interface components {
             clusterQuotaPairs?: {
                 [key: string]: unknown;
             } | null;
-            /** @default  */
-            defaultAuxPool?: string;
-            /** @default  */
-            defaultAuxResourcePool?: string;
-            /** @default  */
-            defaultComputePool?: string;
-            /** @default  */
-            defaultComputeResourcePool?: string;
+            defaultAuxPool?: string | null;
+            defaultAuxResourcePool?: string | null;
+            defaultComputePool?: string | null;
+            defaultComputeResourcePool?: string | null;
             name: string;
         };
         DataPoint: {
@@ -6008,14 +6006,10 @@ export interface components {
             clusterQuotaPairs?: {
                 [key: string]: unknown;
             } | null;
-            /** @default  */
-            defaultAuxPool?: string;
-            /** @default  */
-            defaultAuxResourcePool?: string;
-            /** @default  */
-            defaultComputePool?: string;
-            /** @default  */
-            defaultComputeResourcePool?: string;
+            defaultAuxPool?: string | null;
+            defaultAuxResourcePool?: string | null;
+            defaultComputePool?: string | null;
+            defaultComputeResourcePool?: string | null;
             name?: string | null;
         };
         Permission: {
@@ -7248,6 +7242,8 @@ export interface components {
             checkpointStorageConfig: {
                 [key: string]: unknown;
             } | null;
+            defaultAuxPool: string;
+            defaultComputePool: string;
             errorMessage: string;
             id: number;
             immutable: boolean;
@@ -11847,6 +11843,7 @@ export interface operations {
                 limit?: number;
                 offset?: number;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
+                unbound?: boolean;
             };
             header?: never;
             path?: never;

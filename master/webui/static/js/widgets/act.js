@@ -44,7 +44,12 @@ export const Act = component(
       ),
       state.isAsked &&
         question &&
-        Confirm({ ...question, verb, onConfirm: () => void begin(), onClose: () => setState({ isAsked: false, isBusy: false }) }),
+        Confirm({
+          ...question,
+          verb,
+          onConfirm: () => void begin(),
+          onClose: () => setState({ isAsked: false, isBusy: false }),
+        }),
     );
   },
 );

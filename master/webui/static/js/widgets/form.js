@@ -52,7 +52,11 @@ export const Form = component(
       fields.map((field) => Input({ key: field.name, field, error: faulty === field ? state.error : "", isReadOnly })),
       state.error && !faulty && h("p", { class: "problem", role: "alert" }, state.error),
       !isReadOnly &&
-        h("p", { class: "buttons" }, h("button", { type: "submit", disabled: state.isBusy }, state.isBusy ? "…" : verb)),
+        h(
+          "p",
+          { class: "buttons" },
+          h("button", { type: "submit", disabled: state.isBusy }, state.isBusy ? "…" : verb),
+        ),
     );
   },
 );
@@ -75,7 +79,9 @@ const Input = component(
       ? h(
           "select",
           shared,
-          options.map((one) => h("option", { key: one.value, value: one.value, selected: one.value === value }, one.text)),
+          options.map((one) =>
+            h("option", { key: one.value, value: one.value, selected: one.value === value }, one.text),
+          ),
         )
       : long
         ? h("textarea", {

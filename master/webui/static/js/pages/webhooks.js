@@ -14,6 +14,8 @@ import { AdminNav } from "./admin/nav.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 
+/** @typedef {Schemas["PostWebhook"]} New */
+
 const TRIGGERS = ["EXPERIMENT_STATE_CHANGE", "METRIC_THRESHOLD_EXCEEDED", "TASK_LOG", "CUSTOM"];
 
 /** @param {string} word @param {string} prefix */
@@ -40,7 +42,7 @@ export default component(() => {
     AdminNav({ current: "webhooks" }),
     Heading({
       title: "Webhooks",
-      children: (ofCluster || places.length > 0) && New({ places, ofCluster, done: live.refresh }),
+      children: (ofCluster || places.length > 0) && New({ places, ofCluster }),
     }),
     ShortTable({
       label: "Webhooks",
@@ -70,7 +72,7 @@ export default component(() => {
 });
 
 const New = component(
-  /** @param {{ places: Schemas["Workspace"][], ofCluster: boolean, done: () => void }} props */
+  /** @param {{ places: Schemas["Workspace"][], ofCluster: boolean }} props */
   ({ places, ofCluster }) =>
     FormButton({
       verb: "New webhook",
@@ -122,10 +124,15 @@ const New = component(
             body: {
               name,
               url,
-              webhookType,
-              mode,
+              webhookType: /** @type {New["webhookType"]} */ (webhookType),
+              mode: /** @type {New["mode"]} */ (mode),
               workspaceId: Number(workspaceId),
-              triggers: [{ triggerType, condition: objectOf("condition", condition) }],
+              triggers: [
+                {
+                  triggerType: /** @type {Schemas["TriggerBody"]["triggerType"]} */ (triggerType),
+                  condition: objectOf("condition", condition),
+                },
+              ],
             },
           }),
         );

@@ -18,17 +18,15 @@ export const HeldRoles = component(
   ({ kind, id, name }) => {
     const may = useRights()("ASSIGN_ROLES");
     const live = useLive(`roles of ${kind} ${id}`, async (signal) => {
-      const [held, { roles }, { workspaces }] = await Promise.all([
-        kind === "user"
-          ? ok(api.GET("/api/v1/roles/search/by-user/{user_id}", { params: { path: { user_id: id } }, signal }))
-          : ok(api.GET("/api/v1/roles/search/by-group/{group_id}", { params: { path: { group_id: id } }, signal })),
+      const [rows, { roles }, { workspaces }] = await Promise.all([
+        kind === "user" ? grantsOfUser(id, signal) : grantsOfGroup(id, signal),
         ok(api.POST("/api/v1/roles/search", { body: { limit: 500 }, signal })),
         ok(api.GET("/api/v1/workspaces", { signal })),
       ]);
-      return { held, roles, workspaces };
+      return { rows, roles, workspaces };
     });
     if (!live.data) return pending(live);
-    const { held, roles, workspaces } = live.data;
+    const { rows, roles, workspaces } = live.data;
     const placeOf = (/** @type {number | null} */ workspace) =>
       workspace === null
         ? "the whole cluster"
@@ -36,8 +34,8 @@ export const HeldRoles = component(
     return group(
       ShortTable({
         label: "Roles",
-        rows: grants(held),
-        rowKey: ({ role, workspace }) => `${role.roleId} ${workspace}`,
+        rows,
+        rowKey: ({ role, workspace, byGroup }) => `${role.roleId} ${workspace} ${byGroup}`,
         columns: [
           {
             title: "Role",
@@ -51,9 +49,15 @@ export const HeldRoles = component(
                 : h("a", { href: href(`workspaces/${workspace}/members`) }, placeOf(workspace)),
           },
           {
+            title: "Held",
+            cell: ({ byGroup }) =>
+              byGroup === null ? "directly" : h("a", { href: href(`admin/groups/${byGroup}`) }, `by group ${byGroup}`),
+          },
+          {
             title: "",
-            cell: ({ role, workspace }) =>
+            cell: ({ role, workspace, byGroup }) =>
               may &&
+              byGroup === null &&
               Act({
                 verb: "Take",
                 of: `${role.name} in ${placeOf(workspace)}`,
@@ -101,13 +105,28 @@ export const HeldRoles = component(
   },
 );
 
-/** @param {Schemas["HeldRolesReply"]} held */
-function grants({ roles, assignments }) {
-  return roles.flatMap((role, at) => {
-    const where = assignments[at];
-    return [
-      ...(where?.scopeCluster ? [{ role, workspace: null }] : []),
-      ...(where?.scopeWorkspaceIds ?? []).map((workspace) => ({ role, workspace })),
-    ];
-  });
+/** @typedef {{ role: Schemas["Role"], workspace: number | null, byGroup: number | null }} Grant null: directly */
+
+/** @param {number} id @param {AbortSignal} signal @returns {Promise<Grant[]>} */
+async function grantsOfUser(id, signal) {
+  const params = { path: { user_id: id } };
+  const { roles } = await ok(api.GET("/api/v1/roles/search/by-user/{user_id}", { params, signal }));
+  return roles.flatMap(({ role, userRoleAssignments, groupRoleAssignments }) => [
+    ...userRoleAssignments.map((one) => ({ role, workspace: one.roleAssignment.scopeWorkspaceId, byGroup: null })),
+    ...groupRoleAssignments.map((one) => ({
+      role,
+      workspace: one.roleAssignment.scopeWorkspaceId,
+      byGroup: one.groupId,
+    })),
+  ]);
+}
+
+/** @param {number} id @param {AbortSignal} signal @returns {Promise<Grant[]>} */
+async function grantsOfGroup(id, signal) {
+  const params = { path: { group_id: id } };
+  const { roles, assignments } = await ok(api.GET("/api/v1/roles/search/by-group/{group_id}", { params, signal }));
+  return roles.flatMap((role, at) => [
+    ...(assignments[at]?.scopeCluster ? [{ role, workspace: null, byGroup: null }] : []),
+    ...(assignments[at]?.scopeWorkspaceIds ?? []).map((workspace) => ({ role, workspace, byGroup: null })),
+  ]);
 }

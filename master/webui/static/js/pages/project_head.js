@@ -4,7 +4,7 @@ import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
-import { href } from "../router.js";
+import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { FormButton } from "../widgets/form.js";
 import { Tabs } from "../widgets/tabs.js";
@@ -104,7 +104,10 @@ const Actions = component(
       may("DELETE_PROJECT", target) &&
         Act({
           verb: "Delete",
-          act: () => ok(api.DELETE("/api/v1/projects/{id}", path)),
+          act: async () => {
+            const { completed } = await ok(api.DELETE("/api/v1/projects/{id}", path));
+            if (completed) go(href(`workspaces/${workspaceId}`));
+          },
           done,
           question: {
             title: `Delete project ${name}?`,

@@ -7,7 +7,7 @@ import { useRights } from "../rights.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { FormButton } from "../widgets/form.js";
-import { Heading, pending } from "../widgets/page.js";
+import { Heading, isGone, pending } from "../widgets/page.js";
 import { ProjectHead } from "./project_head.js";
 
 /** @typedef {{ name: string, contents: string }} Note */
@@ -21,7 +21,7 @@ export default component(
       ok(api.GET("/api/v1/projects/{id}", { params: { path: { id } }, signal })),
     );
     const project = live.data?.project;
-    if (!project) return pending(live);
+    if (!project || isGone(live.error)) return pending(live);
     const notes = project.notes.map((one) => ({ name: String(one.name ?? ""), contents: String(one.contents ?? "") }));
     const isMine =
       !project.archived && may("UPDATE_PROJECT", { workspace: project.workspaceId, owner: project.userId });

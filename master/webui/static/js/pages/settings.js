@@ -46,6 +46,7 @@ export default component(() => {
     h("h2", null, "Password"),
     Form({
       verb: "Change password",
+      username: who.username,
       note: h("p", { class: "note" }, "Your other sessions end."),
       fields: [
         { name: "password", label: "New password", kind: "password", required: true },

@@ -4,11 +4,11 @@ import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
-import { href } from "../router.js";
+import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { FormButton } from "../widgets/form.js";
-import { Facts, Heading, pending } from "../widgets/page.js";
+import { Facts, Heading, isGone, pending } from "../widgets/page.js";
 import { Tabs } from "../widgets/tabs.js";
 import { Deletion } from "./deletion.js";
 import { Members } from "./members.js";
@@ -36,7 +36,7 @@ export default component(
       ok(api.GET("/api/v1/workspaces/{id}", { params: { path: { id } }, signal })),
     );
     const workspace = live.data?.workspace;
-    if (!workspace) return pending(live);
+    if (!workspace || isGone(live.error)) return pending(live);
     return h(
       "section",
       { class: tab === "projects" ? "full" : "" },
@@ -112,7 +112,10 @@ const Actions = component(
         may("DELETE_WORKSPACE", target) &&
         Act({
           verb: "Delete",
-          act: () => ok(api.DELETE("/api/v1/workspaces/{id}", path)),
+          act: async () => {
+            const { completed } = await ok(api.DELETE("/api/v1/workspaces/{id}", path));
+            if (completed) go(href("workspaces"));
+          },
           done,
           question: {
             title: `Delete workspace ${name}?`,

@@ -26,11 +26,12 @@ import { Dialog } from "./dialog.js";
  * @property {() => void} [done] after it
  * @property {Children} [note] above the fields
  * @property {boolean} [isReadOnly]
+ * @property {string} [username] whose password it sets: for programs that keep passwords
  */
 
 export const Form = component(
   /** @param {FormProps} props */
-  ({ verb, fields, submit, done, note, isReadOnly = false }) => {
+  ({ verb, fields, submit, done, note, isReadOnly = false, username }) => {
     const [state, setState] = useState({ isBusy: false, error: "" });
     const faulty = fieldOf(state.error, fields);
     const send = async (/** @type {SubmitEvent} */ event) => {
@@ -49,6 +50,7 @@ export const Form = component(
       "form",
       { class: "fields", onSubmit: send },
       note,
+      username && h("input", { type: "text", autocomplete: "username", value: username, hidden: true, readOnly: true }),
       fields.map((field) => Input({ key: field.name, field, error: faulty === field ? state.error : "", isReadOnly })),
       state.error && !faulty && h("p", { class: "problem", role: "alert" }, state.error),
       !isReadOnly &&
@@ -97,7 +99,7 @@ const Input = component(
               ...shared,
               type: kind,
               defaultValue: value,
-              autocomplete: kind === "password" ? "new-password" : "off",
+              autocomplete: kind === "password" ? "new-password" : name === "username" ? "username" : "off",
             });
     const text = h("span", null, label);
     return group(

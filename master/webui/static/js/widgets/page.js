@@ -1,6 +1,7 @@
 // What most pages begin with: the title, in the tab too, what can be done, and the parts of the page.
 
 import { useEffect } from "../../vendor/hooks.js";
+import { ApiError } from "../api.js";
 import { component, h } from "../html.js";
 import { Problem } from "./problem.js";
 
@@ -17,6 +18,11 @@ export const Heading = component(
 /** What is shown before there is an answer. @param {{ error: Error | null, refresh: () => void }} live */
 export function pending({ error, refresh }) {
   return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+}
+
+/** Whether what was shown has been deleted meanwhile. @param {Error | null} error */
+export function isGone(error) {
+  return error instanceof ApiError && error.status === 404;
 }
 
 export const Facts = component(

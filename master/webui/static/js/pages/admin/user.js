@@ -125,6 +125,7 @@ const Actions = component(
       FormButton({
         verb: "Set password",
         title: `New password of ${user.username}`,
+        username: user.username,
         note: h("p", { class: "note" }, "Their sessions end."),
         fields: [{ name: "password", label: "Password", kind: "password", required: true }],
         submit: ({ password = "" }) => patch({ password }),

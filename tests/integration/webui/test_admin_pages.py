@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 pytest.importorskip("playwright")
 
 from playwright.async_api import Page, expect
 
+from master.logs.own_log import render
 from tests.integration.webui.served_world import CHROMIUM, PHONE, ServedWorld, Visit
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e<b>bold</b>"
@@ -45,7 +48,7 @@ pytestmark = [
 ]
 
 
-def button(page: Page, name: str):  # noqa: ANN201
+def button(page: Page, name: str):
     return page.get_by_role("main").get_by_role("button", name=name, exact=True)
 
 
@@ -133,7 +136,9 @@ async def test_a_model_is_edited_and_its_version_shows_metrics(
     await expect(page.get_by_text("eyes, best")).to_be_visible()
     model = (await served.world.ok("GET", "/api/v1/models/seeing"))["model"]
     assert model["labels"] == ["eyes", "best"]
-    await page.get_by_role("grid", name="Versions").get_by_role("link", name="1", exact=True).click()
+    await (
+        page.get_by_role("grid", name="Versions").get_by_role("link", name="1", exact=True).click()
+    )
     metrics = page.get_by_role("table", name="Metrics at the checkpoint")
     await expect(metrics.get_by_role("row", name="loss validation 0.5")).to_be_visible()
     await expect(page.get_by_text("det checkpoint download checkpoint-2")).to_be_visible()
@@ -219,4 +224,69 @@ async def test_a_template_and_a_policy_say_what_is_wrong_at_the_field(
     left = await world.ok("GET", "/api/v1/config-policies/global/EXPERIMENT")
     assert left["configPolicies"] == {}
     assert all("400" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
+async def test_the_audit_log_is_read_by_user(served: ServedWorld, visitor: Visit) -> None:
+    for user, action in ((1, "update user"), (3, "delete workspace")):
+        facts = {"by": HOSTILE, "user": user, "action": action, "target": "it's <b>lab</b>"}
+        text = render(None, "", {"event": "denied", **facts, "request": "DELETE /api/v1/x"})
+        record = logging.LogRecord("audit", logging.WARNING, "", 0, text, None, None)
+        served.world.services.own_log.handler.handle(record)
+    page = await visitor.open("admin/audit?denied=1")
+    log = page.get_by_role("grid", name="Audit log")
+    await expect(log.get_by_role("row", name="denied first delete workspace")).to_be_visible()
+    await expect(log.get_by_text("it's <b>lab</b>").first).to_be_visible()
+    await page.get_by_label("User is").fill("admin")
+    await page.keyboard.press("Enter")
+    await expect(log.get_by_text("1 in all")).to_be_visible()
+    await expect(log.get_by_role("row", name="denied admin update user")).to_be_visible()
+    assert "user=admin" in page.url
+    await page.reload()
+    await expect(log.get_by_text("1 in all")).to_be_visible()
+
+
+async def test_a_webhook_is_made_and_deleted(served: ServedWorld, visitor: Visit) -> None:
+    page = await visitor.open("webhooks")
+    await button(page, "New webhook").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name", exact=True).fill("browser's")
+    await dialog.get_by_label("URL").fill("ftp://127.0.0.1/")
+    await dialog.get_by_role("button", name="New webhook").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("url")
+    await dialog.get_by_label("URL").fill("http://127.0.0.1:9/")
+    await dialog.get_by_role("button", name="New webhook").click()
+    await expect(page.locator("main h1")).to_have_text("browser's")
+    await expect(page.get_by_text("No calls in the last days")).to_be_visible()
+    id_ = int(page.url.rsplit("/", 1)[1])
+    hooks = (await served.world.ok("GET", "/api/v1/webhooks"))["webhooks"]
+    (made,) = [one for one in hooks if one["id"] == id_]
+    assert made["triggers"][0]["condition"] == {"state": "COMPLETED"}
+    await button(page, "Delete").click()
+    await confirm(page, "Delete")
+    await expect(page.locator("main h1")).to_have_text("Webhooks")
+    await expect(page.get_by_role("link", name="browser's")).to_have_count(0)
+    assert all("400" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
+async def test_who_may_not_sees_no_buttons_and_reads_why(
+    served: ServedWorld, visitor: Visit
+) -> None:
+    """A user without rights; the page of the configuration says what the master says."""
+    first = await served.world.ok(
+        "POST", "/api/v1/auth/login", {"username": "first", "password": "Secret123"}, token=""
+    )
+    await visitor.context.set_extra_http_headers({"Authorization": f"Bearer {first['token']}"})
+    page = await visitor.open("admin/users")
+    await expect(
+        page.get_by_role("grid", name="Users").get_by_role("link", name="admin")
+    ).to_be_visible()
+    await expect(button(page, "New user")).to_have_count(0)
+    await visitor.open("config-policies")
+    await expect(page.get_by_text("None. You may not set any")).to_have_count(2)
+    await visitor.open("admin/settings")
+    await expect(page.get_by_role("alert")).to_contain_text("You may not see this")
+    await visitor.context.set_extra_http_headers({})
+    assert all("403" in one for one in visitor.complaints)
     visitor.complaints.clear()

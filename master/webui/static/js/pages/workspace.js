@@ -70,8 +70,8 @@ export default component(
 function command(tab, name) {
   const word = /^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
   const commands = {
-    members: `det rbac list-users-roles`,
-    pools: `det resource-pool list`,
+    members: `det workspace list-members ${word}`,
+    pools: `det workspace list-pools ${word}`,
     templates: `det template list -w ${word}`,
     policies: `det config-policies describe experiment --workspace-name ${word}`,
   };

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.async_api import Page, expect
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Locator, Page, expect
 
-from tests.integration.webui.served_world import CHROMIUM, PHONE, ServedWorld, Visit
+from tests.integration.webui.served_world import CHROMIUM, DESKTOP, PHONE, ServedWorld, Visit
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e<b>bold</b>"
 
@@ -27,7 +30,7 @@ async def unmanaged(served: ServedWorld, name: str) -> int:
     return int((await served.world.ok("PUT", path, body))["experiment"]["id"])
 
 
-def grid(page: Page, name: str = "Experiments"):  # noqa: ANN201
+def grid(page: Page, name: str = "Experiments") -> Locator:
     return page.get_by_role("grid", name=name)
 
 
@@ -75,9 +78,8 @@ async def test_the_list_is_walked_by_keys_alone(visitor: Visit) -> None:
     await expect(first).to_have_attribute("aria-selected", "true"), "text fields keep their keys"
     await page.get_by_label("Name contains").fill("search")
     await page.keyboard.press("Enter")
-    await expect(grid(page).get_by_text("1 in all")).to_be_visible()
-    await page.keyboard.press("Tab")
-    await page.get_by_role("grid").locator(".table-rows").focus()
+    await expect(page.get_by_text("1 in all")).to_be_visible()
+    await grid(page).focus()
     await page.keyboard.press("j")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="search")).to_be_visible()
@@ -157,15 +159,33 @@ async def test_a_session_that_ends_is_renewed_over_the_page(visitor: Visit) -> N
     visitor.complaints.clear()
 
 
-async def test_on_a_phone_rows_are_cards_and_nothing_is_wider_than_it(visitor: Visit) -> None:
-    width, height = PHONE
+PAGES = (
+    "dashboard",
+    "experiments",
+    "experiments/1",
+    "experiments/1/trials",
+    "experiments/1/config",
+)
+PAGES_OF_TRIALS = ("trials/1", "trials/1/metrics", "trials/1/logs")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [DESKTOP, PHONE])
+async def test_everybody_can_use_the_pages(
+    visitor: Visit, width: int, height: int, scheme: Literal["light", "dark"]
+) -> None:
+    """By the rules of axe; on a phone nothing is wider than it."""
     page = visitor.page
     await page.set_viewport_size({"width": width, "height": height})
-    for path in ("dashboard", "experiments", "experiments/1", "experiments/1/trials", "trials/1"):
+    await page.emulate_media(color_scheme=scheme)
+    for path in (*PAGES, *PAGES_OF_TRIALS):
         await visitor.open(path)
         await expect(page.locator("main h1")).to_be_visible()
+        await expect(page.get_by_text("Loading…")).to_have_count(0)
         assert await page.evaluate("() => document.documentElement.scrollWidth") <= width, path
-    await page.set_viewport_size({"width": 1280, "height": 800})
+        found = await Axe().run(page)
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+    await page.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
 
 
 async def test_a_master_that_does_not_answer_is_said_and_come_back_to(visitor: Visit) -> None:

@@ -71,11 +71,6 @@ function drawTable(props) {
       element.removeEventListener("scroll", look);
     };
   }, []);
-  useLayoutEffect(() => {
-    const focused = document.activeElement;
-    if (active === null || !box.current || !(focused === box.current || box.current.contains(focused))) return;
-    box.current.querySelector(`[aria-rowindex="${active + 2}"]`)?.scrollIntoView({ block: "nearest" });
-  }, [active]);
 
   const rows = [];
   for (let index = sight.first; index < sight.last; index += 1) {
@@ -96,30 +91,31 @@ function drawTable(props) {
   const widths = columns.map((column) => column.width ?? "minmax(80px, 1fr)").join(" ");
   if (source.error && source.total === null) return Problem({ error: source.error, retry: source.refresh });
   if (source.total === 0) return h("div", { class: "empty" }, props.empty);
+  const grid = {
+    class: "table-grid",
+    role: /** @type {const} */ ("grid"),
+    tabIndex: 0,
+    "aria-label": props.label,
+    "aria-rowcount": source.total === null ? -1 : total + 1,
+    "aria-colcount": columns.length + (onSelect ? 1 : 0),
+    "aria-busy": source.total === null,
+    "aria-multiselectable": Boolean(onSelect),
+    "aria-activedescendant": active === null ? undefined : rowId(props.label, active),
+    style: { "--columns": (onSelect ? "28px " : "") + widths },
+  };
+  const tall = {
+    class: "table-tall",
+    role: /** @type {const} */ ("presentation"),
+    style: { height: `${sight.tall}px` },
+  };
   return h(
     "div",
-    {
-      class: "table",
-      role: "grid",
-      "aria-label": props.label,
-      "aria-rowcount": source.total === null ? -1 : total + 1,
-      "aria-colcount": columns.length,
-      "aria-busy": source.total === null,
-      "aria-multiselectable": Boolean(onSelect),
-      style: { "--columns": (onSelect ? "28px " : "") + widths },
-    },
-    Head({ table: props }),
+    { class: "table" },
     h(
       "div",
-      {
-        class: "table-rows",
-        role: "rowgroup",
-        ref: box,
-        tabIndex: 0,
-        "aria-label": `Rows of ${props.label}`,
-        "aria-activedescendant": active === null ? undefined : rowId(props.label, active),
-      },
-      h("div", { class: "table-tall", role: "presentation", style: { height: `${sight.tall}px` } }, rows),
+      grid,
+      Head({ table: props }),
+      h("div", { class: "table-rows", role: "rowgroup", ref: box, tabIndex: 0 }, h("div", tall, rows)),
     ),
     h("div", { class: "table-total", role: "status" }, totals(source.total, selected?.size ?? 0)),
   );

@@ -239,11 +239,11 @@ async def test_the_audit_log_is_read_by_user(served: ServedWorld, visitor: Visit
     await expect(log.get_by_text("it's <b>lab</b>").first).to_be_visible()
     await page.get_by_label("User is").fill("admin")
     await page.keyboard.press("Enter")
-    await expect(log.get_by_text("1 in all")).to_be_visible()
+    await expect(page.get_by_text("1 in all")).to_be_visible()
     await expect(log.get_by_role("row", name="denied admin update user")).to_be_visible()
     assert "user=admin" in page.url
     await page.reload()
-    await expect(log.get_by_text("1 in all")).to_be_visible()
+    await expect(page.get_by_text("1 in all")).to_be_visible()
 
 
 async def test_a_webhook_is_made_and_deleted(served: ServedWorld, visitor: Visit) -> None:
@@ -254,7 +254,7 @@ async def test_a_webhook_is_made_and_deleted(served: ServedWorld, visitor: Visit
     await dialog.get_by_label("URL").fill("ftp://127.0.0.1/")
     await dialog.get_by_role("button", name="New webhook").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("url")
-    await dialog.get_by_label("URL").fill("http://127.0.0.1:9/")
+    await dialog.get_by_label("URL").fill("https://255.255.255.255/")
     await dialog.get_by_role("button", name="New webhook").click()
     await expect(page.locator("main h1")).to_have_text("browser's")
     await expect(page.get_by_text("No calls in the last days")).to_be_visible()

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from master.logs.own_log import render
 from tests.integration.webui.served_world import CHROMIUM, PHONE, ServedWorld, Visit
@@ -48,7 +48,7 @@ pytestmark = [
 ]
 
 
-def button(page: Page, name: str):
+def button(page: Page, name: str) -> Locator:
     return page.get_by_role("main").get_by_role("button", name=name, exact=True)
 
 

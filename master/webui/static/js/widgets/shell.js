@@ -22,6 +22,9 @@ const PLACES = [
     key: "g t",
     begins: ["tasks", "command", "jupyter-lab", "shell", "tensor-board"],
   },
+  { title: "Models", path: "models", key: "g m", begins: ["models"] },
+  { title: "Workspaces", path: "workspaces", key: "g w", begins: ["workspaces"] },
+  { title: "Admin", path: "admin", key: "g a", begins: ["admin", "templates", "config-policies", "webhooks"] },
 ];
 const THEMES = ["", "light", "dark"];
 
@@ -82,7 +85,7 @@ const Person = component(() => {
       },
       `Theme: ${theme.value || "system"}`,
     ),
-    h("span", null, me.value?.username ?? ""),
+    h("a", { href: href("settings"), title: "Your settings" }, me.value?.username ?? ""),
     h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
   );
 });

@@ -72,6 +72,11 @@ class LiveTask(Root[TaskState, datetime, TaskStep]):
     def ended_at(self) -> datetime | None:
         return self.state.ended_at
 
+    @property
+    def current(self) -> TaskState:
+        """Its state with activity that is not written down yet."""
+        return machine.with_activity(self.state, self._active_at)
+
     def env(self) -> datetime:
         return self._parts.clock.now()
 

@@ -47,7 +47,7 @@ def launch(state: TaskState, now: datetime) -> TaskStep:
 
 def settle(state: TaskState, now: datetime) -> TaskStep:
     """Make the allocation match the phase: for a restarted master."""
-    state = _with_activity(state, _active_at_least(state, now))
+    state = with_activity(state, _active_at_least(state, now))
     allocation = state.open_allocation
     if allocation is not None:
         return _allocation_stepped(state, now, (allocation, ()))
@@ -130,7 +130,7 @@ def clock_ticked(state: TaskState, now: datetime, *, active_at: datetime | None 
 
     `active_at`: its last activity, if any is known.
     """
-    state = _with_activity(state, active_at)
+    state = with_activity(state, active_at)
     due = next_deadline(state)
     if due is None or now < due:
         return TaskStep(state)
@@ -166,10 +166,17 @@ def next_deadline(state: TaskState) -> datetime | None:
     if allocation is None:
         return state.not_before if is_active else None
     leave_by = _leave_by(allocation)
-    if not is_active or state.idle_timeout is None or state.active_at is None:
+    idle_at = ends_idle_at(state)
+    if not is_active or idle_at is None:
         return leave_by
-    idle_at = state.active_at + state.idle_timeout
     return idle_at if leave_by is None else min(leave_by, idle_at)
+
+
+def ends_idle_at(state: TaskState) -> datetime | None:
+    """When it is ended if nobody uses it until then; None: never, or it does not run."""
+    if state.open_allocation is None or state.idle_timeout is None or state.active_at is None:
+        return None
+    return state.active_at + state.idle_timeout
 
 
 def _leave_by(allocation: AllocationState) -> datetime | None:
@@ -194,7 +201,8 @@ def _active_at_least(state: TaskState, now: datetime) -> datetime | None:
     return None if limit is None else now - limit + min(limit, TOLD_AFTER_RESTART)
 
 
-def _with_activity(state: TaskState, active_at: datetime | None) -> TaskState:
+def with_activity(state: TaskState, active_at: datetime | None) -> TaskState:
+    """With a later activity than the one it knows."""
     if active_at is None or state.active_at is None or active_at <= state.active_at:
         return state
     return replace(state, active_at=active_at)

@@ -29,6 +29,10 @@ class Command(TypedDict):
     workspaceId: int
     waitingReason: str | None
     """Our own: why it waits."""
+    lastActivity: Timestamp | None
+    """Our own: when somebody last used it, or when it began to run; of what ends when nobody uses it."""
+    idleEndsAt: Timestamp | None
+    """Our own: when it is ended if nobody uses it until then."""
 
 
 class Notebook(Command):

@@ -188,5 +188,5 @@ def _shown(
     tasks, may_use = api.services.tasks, visible.shows_secrets_of(row.task.owner_id)
     live = tasks.live(row.task.id)
     waiting = None if live is None else tasks.waiting_reason(live.state)
-    common = wire.task(row, None if live is None else live.state, waiting)
+    common = wire.task(row, None if live is None else live.current, waiting)
     return {**common, **kind.extras(Shown(api, row.task, may_use))}

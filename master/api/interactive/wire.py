@@ -13,6 +13,7 @@ from master.auth.principal import Principal
 from master.core.reasons import Reason
 from master.tasks import state
 from master.tasks.interactive_queries import InteractiveRow
+from master.tasks.machine import ends_idle_at
 from master.tasks.service import CheckedTask
 
 _STATES: Mapping[AllocationPhase, TaskState] = {
@@ -32,6 +33,7 @@ def task(
 ) -> Command:
     """What all kinds have. `row` with its owner's names; `live`: its state in memory, which may be newer."""
     allocation = live.open_allocation if live is not None else None
+    idle_end = None if live is None else ends_idle_at(live)
     return {
         "id": row.task.id,
         "description": row.task.description,
@@ -49,6 +51,8 @@ def task(
         "jobId": row.task.job_id,
         "workspaceId": row.task.workspace_id,
         "waitingReason": waiting.text if waiting is not None else None,
+        "lastActivity": time(live.active_at if live is not None and idle_end else None),
+        "idleEndsAt": time(idle_end),
     }
 
 
@@ -69,6 +73,8 @@ def preview(checked: CheckedTask, owner: Principal, workspace_id: int) -> Comman
         "jobId": "",
         "workspaceId": workspace_id,
         "waitingReason": None,
+        "lastActivity": None,
+        "idleEndsAt": None,
     }
 
 

@@ -9,8 +9,13 @@ import pytest_asyncio
 
 pytest.importorskip("playwright")
 
+from playwright.async_api import expect
+
 from tests.fakes.api_population import populate
 from tests.integration.webui.served_world import ServedWorld, Visit, served_world, visit
+
+expect.set_options(timeout=30_000)
+"""A loaded machine draws pages slowly."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -15,6 +15,7 @@ import uvicorn
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright
 from starlette.types import ASGIApp
 
+from master.core.scheduler.types import SchedulerSettings
 from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 
 CHROMIUM = shutil.which("chromium")
@@ -64,8 +65,10 @@ async def serving(app: ASGIApp) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def served_world(folder: Path) -> AsyncIterator[ServedWorld]:
-    async with api_world(folder) as world, serving(world.app) as port:
+async def served_world(
+    folder: Path, scheduler: SchedulerSettings | None = None
+) -> AsyncIterator[ServedWorld]:
+    async with api_world(folder, scheduler=scheduler) as world, serving(world.app) as port:
         yield ServedWorld(world, f"http://127.0.0.1:{port}/")
 
 

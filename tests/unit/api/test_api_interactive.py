@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -163,6 +164,10 @@ async def test_only_use_keeps_a_notebook_alive(world: ApiWorld) -> None:
     tick = world.services.tasks.roots.tick
     world.clock.advance(599)
     await world.ok("PUT", url, {"idle": False}, token=token)
+    used = world.clock.now()
+    shown = (await world.ok("GET", f"{NOTEBOOKS}/{notebook['id']}"))["notebook"]
+    assert datetime.fromisoformat(shown["lastActivity"]) == used
+    assert datetime.fromisoformat(shown["idleEndsAt"]) == used + timedelta(minutes=10)
     world.clock.advance(599)
     await world.ok("PUT", url, {"idle": True}, token=token)
     await tick()

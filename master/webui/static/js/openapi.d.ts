@@ -4608,7 +4608,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             startTime: string | null;
             state: components["schemas"]["TaskState"];
@@ -5812,7 +5814,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             serviceAddress: string;
             startTime: string | null;
@@ -6676,7 +6680,9 @@ export interface components {
             endTime: string | null;
             exitStatus: string;
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             privateKey: string;
             publicKey: string;
             resourcePool: string;
@@ -6879,7 +6885,9 @@ export interface components {
             exitStatus: string;
             experimentIds: number[];
             id: string;
+            idleEndsAt: string | null;
             jobId: string;
+            lastActivity: string | null;
             resourcePool: string;
             serviceAddress: string;
             startTime: string | null;

@@ -12,6 +12,7 @@ import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
 import { Actions } from "./experiment_actions.js";
+import { ProjectHead } from "./project_head.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
 /** @typedef {import("../openapi.js").operations} Operations */
@@ -114,7 +115,8 @@ export default component(
       );
       return { rows: found.experiments, total: found.pagination.total };
     });
-    const title = useProjectName(project);
+    const live = useProject(project);
+    const title = live.data?.name ?? (project ? `Project ${project}` : "Experiments");
     useEffect(() => void (document.title = `${title} · Windlass`), [title]);
     useEffect(
       () => bind({ f: () => document.getElementById("filter")?.focus(), Escape: () => setSelected(new Set()) }),
@@ -160,6 +162,7 @@ export default component(
           ),
         ),
       ),
+      live.data && ProjectHead({ project: live.data, current: "experiments", done: live.refresh }),
       Actions({
         selected,
         done: () => {
@@ -189,15 +192,11 @@ export default component(
   },
 );
 
-/** @param {number} project */
-function useProjectName(project) {
-  const { data } = useLive(
-    `project ${project}`,
-    async (signal) =>
-      project
-        ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project.name
-        : "",
-    { everyMs: 60_000 },
+/** @param {number} project 0: none */
+function useProject(project) {
+  return useLive(`project ${project}`, async (signal) =>
+    project
+      ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project
+      : null,
   );
-  return data || (project ? `Project ${project}` : "Experiments");
 }

@@ -14,6 +14,17 @@ import { SessionOver } from "./session_over.js";
 const PLACES = [
   { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
   { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials"] },
+  { title: "Queue", path: "queue", key: "g q", begins: ["queue", "jobs"] },
+  { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents"] },
+  {
+    title: "Tasks",
+    path: "tasks",
+    key: "g t",
+    begins: ["tasks", "command", "jupyter-lab", "shell", "tensor-board"],
+  },
+  { title: "Models", path: "models", key: "g m", begins: ["models"] },
+  { title: "Workspaces", path: "workspaces", key: "g w", begins: ["workspaces"] },
+  { title: "Admin", path: "admin", key: "g a", begins: ["admin", "templates", "config-policies", "webhooks"] },
 ];
 const THEMES = ["", "light", "dark"];
 
@@ -74,7 +85,7 @@ const Person = component(() => {
       },
       `Theme: ${theme.value || "system"}`,
     ),
-    h("span", null, me.value?.username ?? ""),
+    h("a", { href: href("settings"), title: "Your settings" }, me.value?.username ?? ""),
     h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
   );
 });

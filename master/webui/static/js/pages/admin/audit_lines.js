@@ -1,0 +1,30 @@
+// The audit log's lines, out of the master's log: `denied by='user 2' user=2 request='PUT /…' action=… target='…'`.
+
+/**
+ * @typedef {object} AuditLine
+ * @property {number} id
+ * @property {string} time
+ * @property {boolean} allowed
+ * @property {Record<string, string>} facts
+ */
+
+const FACT = /(\w+)=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S*)/g;
+
+/**
+ * Null for a line of something else.
+ *
+ * @param {{ id: number, message: string, timestamp: string }} entry
+ * @returns {AuditLine | null}
+ */
+export function auditLine({ id, message, timestamp }) {
+  const verdict = /^(allowed|denied) /.exec(message)?.[1];
+  if (!verdict) return null;
+  const facts = Object.fromEntries([...message.matchAll(FACT)].map(([, name, value = ""]) => [name, unquoted(value)]));
+  if (!facts.action || !facts.by) return null;
+  return { id, time: timestamp, allowed: verdict === "allowed", facts };
+}
+
+/** @param {string} value */
+function unquoted(value) {
+  return /^['"]/.test(value) ? value.slice(1, -1).replace(/\\(.)/g, "$1") : value;
+}

@@ -1,0 +1,76 @@
+// How a machine becomes an agent: the line to run there, with a token that is made for it.
+
+import { useState } from "../../vendor/hooks.js";
+import { api, ok } from "../api.js";
+import { fullTime, time } from "../format.js";
+import { component, group, h } from "../html.js";
+import { ROOT } from "../router.js";
+import { Command } from "../widgets/command.js";
+import { Dialog } from "../widgets/dialog.js";
+
+/** @typedef {import("../store.js").Schemas["NewJoinTokenReply"]} Made */
+
+export const Join = component(
+  /** @param {{ pools: string[], may: boolean | null, onClose: () => void }} props */
+  ({ pools, may, onClose }) => {
+    const [pool, setPool] = useState(pools[0] ?? "default");
+    const [made, setMade] = useState(/** @type {Made | null} */ (null));
+    const [problem, setProblem] = useState("");
+    const make = async (/** @type {Event} */ event) => {
+      event.preventDefault();
+      try {
+        setMade(await ok(api.POST("/api/v1/windlass/join-tokens", { body: { pool } })));
+        setProblem("");
+      } catch (error) {
+        setProblem(error instanceof Error ? error.message : String(error));
+      }
+    };
+    return Dialog({
+      title: "Add a machine",
+      onClose,
+      children: group(
+        h("p", null, "A machine joins a pool with a token. It needs Windlass, and a way to the master."),
+        made
+          ? Line({ made })
+          : may
+            ? h(
+                "form",
+                { onSubmit: make },
+                h(
+                  "label",
+                  null,
+                  "Pool ",
+                  h(
+                    "select",
+                    { value: pool, onChange: (event) => setPool(event.currentTarget.value) },
+                    pools.map((one) => h("option", { key: one, value: one }, one)),
+                  ),
+                ),
+                h("p", { class: "note" }, "The token is for one machine, within the hour."),
+                problem && h("p", { class: "problem", role: "alert" }, problem),
+                h("p", { class: "buttons" }, h("button", { type: "submit" }, "Make a token")),
+              )
+            : h("p", { class: "note" }, "Tokens are made by who may update agents (update_agents): administrators."),
+        Command({ text: `det master join-token create ${pool}` }),
+        h("p", null, h("a", { href: `${ROOT}docs/agents-on-prem` }, "Agents on your own machines")),
+      ),
+    });
+  },
+);
+
+const Line = component(
+  /** @param {{ made: Made }} props */
+  ({ made: { token, masterUrl, certFingerprint, joinToken } }) =>
+    h(
+      "div",
+      null,
+      h("p", null, "Run this on the machine. The token is shown this once:"),
+      Command({
+        text:
+          `windlass agent join ${masterUrl} --token ${token}` +
+          (certFingerprint ? ` --cert-fingerprint ${certFingerprint}` : ""),
+      }),
+      joinToken.expiresAt &&
+        h("p", { class: "note", title: fullTime(joinToken.expiresAt) }, `It expires ${time(joinToken.expiresAt)}.`),
+    ),
+);

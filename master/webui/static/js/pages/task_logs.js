@@ -1,0 +1,65 @@
+// The log of any task: `tasks/ID/logs`, and the addresses that the published client prints for its kinds.
+
+import { useEffect } from "../../vendor/hooks.js";
+import { api, lines, ok } from "../api.js";
+import { component, h } from "../html.js";
+import { useLive } from "../live.js";
+import { address, choose, href } from "../router.js";
+import { Command } from "../widgets/command.js";
+import { LogView } from "../widgets/log_view.js";
+import { Problem } from "../widgets/problem.js";
+import { State } from "../widgets/state.js";
+
+/** @typedef {import("../store.js").Schemas["TaskLog"]} TaskLog */
+/** @typedef {NonNullable<import("../openapi.js").operations["logs_of_task"]["parameters"]["query"]>} Query */
+
+export default component(
+  /** @param {import("../routes.js").PageProps} props */
+  ({ params }) => {
+    const id = params.task ?? "";
+    const { data, error, refresh } = useLive(
+      `task ${id}`,
+      async (signal) =>
+        (await ok(api.GET("/api/v1/tasks/{task_id}", { params: { path: { task_id: id } }, signal }))).task,
+    );
+    useEffect(() => void (document.title = `Log of ${id} · Windlass`), [id]);
+    if (!data)
+      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    const { query } = address.value;
+    const state = data.taskState?.replace("GENERIC_TASK_", "") ?? data.allocations[0]?.state;
+    return h(
+      "section",
+      { class: "full" },
+      h("p", { class: "above" }, h("a", { href: href("tasks") }, "Tasks")),
+      h("div", { class: "title" }, h("h1", null, `Task ${id}`), state && State({ state })),
+      data.waitingReason && h("p", { class: "note" }, data.waitingReason),
+      LogView({
+        topic: `log of task ${id}`,
+        label: `Log of task ${id}`,
+        filter: { text: query.get("search") ?? "", level: query.get("level") ?? "" },
+        isOver: data.endTime !== null,
+        onFilter: ({ text, level }) => choose({ search: text, level }),
+        read:
+          ({ text, level }) =>
+          async ({ limit, descending, before, after, signal }) => {
+            /** @type {Query} */
+            const asked = {
+              limit,
+              orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
+              ...(text ? { searchText: text } : {}),
+              ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
+              ...(before ? { timestampBefore: before } : {}),
+              ...(after ? { timestampAfter: after } : {}),
+            };
+            const call = api.GET("/api/v1/tasks/{task_id}/logs", {
+              params: { path: { task_id: id }, query: asked },
+              parseAs: "text",
+              signal,
+            });
+            return /** @type {TaskLog[]} */ (await lines(call));
+          },
+      }),
+      Command({ text: `det task logs ${id}` }),
+    );
+  },
+);

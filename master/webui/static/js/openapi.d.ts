@@ -1862,7 +1862,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What experiments ran within the time. */
+        /** @description What runs of experiments spent their time on. */
         get: operations["resources_raw"];
         put?: never;
         post?: never;
@@ -3391,6 +3391,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
+        /** @description Machines of pools that the caller is shown; what is bought and spent is of all. */
         get: operations["windlass_fleet"];
         put?: never;
         post?: never;
@@ -3435,6 +3436,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/fleet/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Of the cluster, of pools that the caller is shown, and of users whose work the caller may see. */
+        get: operations["windlass_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/fleet/costs": {
         parameters: {
             query?: never;
@@ -3459,7 +3477,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Every offer of every pool. */
+        /** @description Every offer of every pool that the caller is shown. */
         get: operations["windlass_offers"];
         put?: never;
         post?: never;
@@ -3498,6 +3516,23 @@ export interface paths {
         put?: never;
         /** @description The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written. */
         post: operations["windlass_plan_for"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/fleet/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What each machine did when. Dollars are those of the ledger. */
+        get: operations["windlass_timeline"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3749,6 +3784,7 @@ export interface paths {
         };
         get: operations["workspaces_list_workspaces"];
         put?: never;
+        /** @description Whoever may create one says what its work is given; as whom it runs needs more. */
         post: operations["workspaces_create_workspace"];
         delete?: never;
         options?: never;
@@ -4159,7 +4195,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What experiments ran within the time. */
+        /** @description What runs of experiments spent their time on. */
         get: operations["resources_raw_csv"];
         put?: never;
         post?: never;
@@ -4522,6 +4558,22 @@ export interface components {
             pagination: components["schemas"]["Pagination"];
             workspaceIds: number[];
         };
+        /**
+         * @description Whose a budget is.
+         * @enum {string}
+         */
+        BudgetKind: "cluster" | "pool" | "user";
+        BudgetRow: {
+            kind: components["schemas"]["BudgetKind"];
+            name: string;
+            spentUsd: number;
+            usdPerHour: number | null;
+            usdPerHourNow: number;
+            usdPerMonth: number | null;
+        };
+        BudgetsReply: {
+            budgets: components["schemas"]["BudgetRow"][];
+        };
         ChangedWorkspaceReply: {
             namespaceBindings: {
                 [key: string]: unknown;
@@ -4760,14 +4812,10 @@ export interface components {
             clusterQuotaPairs?: {
                 [key: string]: unknown;
             } | null;
-            /** @default  */
-            defaultAuxPool?: string;
-            /** @default  */
-            defaultAuxResourcePool?: string;
-            /** @default  */
-            defaultComputePool?: string;
-            /** @default  */
-            defaultComputeResourcePool?: string;
+            defaultAuxPool?: string | null;
+            defaultAuxResourcePool?: string | null;
+            defaultComputePool?: string | null;
+            defaultComputeResourcePool?: string | null;
             name: string;
         };
         DataPoint: {
@@ -5162,7 +5210,7 @@ export interface components {
          * @description What costs are summed up by.
          * @enum {string}
          */
-        GroupBy: "pool" | "user" | "experiment" | "job" | "instance" | "month";
+        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month";
         GroupDetails: {
             groupId: number;
             name: string;
@@ -5547,6 +5595,17 @@ export interface components {
              * @enum {string}
              */
             level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+        };
+        MachineLife: {
+            exists: boolean;
+            id: string;
+            offer: components["schemas"]["Offer"];
+            pool: string;
+            reason: string;
+            slots: number;
+            spans: components["schemas"]["TimeSpan"][];
+            usd: number | null;
+            usdPerHour: number | null;
         };
         /**
          * @description How capacity is sold. In the order in which the planner prefers them at an equal price.
@@ -6008,14 +6067,10 @@ export interface components {
             clusterQuotaPairs?: {
                 [key: string]: unknown;
             } | null;
-            /** @default  */
-            defaultAuxPool?: string;
-            /** @default  */
-            defaultAuxResourcePool?: string;
-            /** @default  */
-            defaultComputePool?: string;
-            /** @default  */
-            defaultComputeResourcePool?: string;
+            defaultAuxPool?: string | null;
+            defaultAuxResourcePool?: string | null;
+            defaultComputePool?: string | null;
+            defaultComputeResourcePool?: string | null;
             name?: string | null;
         };
         Permission: {
@@ -6763,6 +6818,11 @@ export interface components {
             /** @default [] */
             runIds?: number[];
         };
+        /**
+         * @description What a machine did.
+         * @enum {string}
+         */
+        SpanKind: "queued" | "boot" | "busy" | "idle" | "ending" | "lost" | "stopped";
         StartedRunReply: {
             storageId?: number;
         };
@@ -6923,6 +6983,21 @@ export interface components {
         };
         TestedWebhookReply: {
             completed: boolean;
+        };
+        TimelineReply: {
+            machines: components["schemas"]["MachineLife"][];
+            /** Format: date-time */
+            since: string;
+            total: number;
+            /** Format: date-time */
+            until: string;
+        };
+        TimeSpan: {
+            /** Format: date-time */
+            end: string;
+            kind: components["schemas"]["SpanKind"];
+            /** Format: date-time */
+            start: string;
         };
         TokenInfo: {
             /** Format: date-time */
@@ -7248,6 +7323,8 @@ export interface components {
             checkpointStorageConfig: {
                 [key: string]: unknown;
             } | null;
+            defaultAuxPool: string;
+            defaultComputePool: string;
             errorMessage: string;
             id: number;
             immutable: boolean;
@@ -11847,6 +11924,7 @@ export interface operations {
                 limit?: number;
                 offset?: number;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
+                unbound?: boolean;
             };
             header?: never;
             path?: never;
@@ -15804,6 +15882,35 @@ export interface operations {
             };
         };
     };
+    windlass_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_costs: {
         parameters: {
             query?: {
@@ -15948,6 +16055,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlanReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_timeline: {
+        parameters: {
+            query?: {
+                /** @description How far back it goes. */
+                hours?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineReply"];
                 };
             };
             /** @description Failure */

@@ -22,6 +22,12 @@ const ROUTES = [
   route("experiments/:experiment/:tab?", () => import("./pages/experiment.js")),
   route("experiments/:experiment/trials/:trial/:tab?", () => import("./pages/trial.js")),
   route("trials/:trial/:tab?", () => import("./pages/trial.js")),
+  route("costs", () => import("./pages/costs.js")),
+  route("fleet", () => import("./pages/fleet_timeline.js")),
+  route("fleet/timeline", () => import("./pages/fleet_timeline.js")),
+  route("fleet/offers", () => import("./pages/fleet_offers.js")),
+  route("clusters/historical-usage", () => import("./pages/usage.js")),
+  route("clusters/logs", () => import("./pages/master_log.js")),
 ];
 
 /**

@@ -14,6 +14,7 @@ import { SessionOver } from "./session_over.js";
 const PLACES = [
   { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
   { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials"] },
+  { title: "Fleet and costs", path: "fleet/timeline", key: "g f", begins: ["fleet", "costs"] },
 ];
 const THEMES = ["", "light", "dark"];
 

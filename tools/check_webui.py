@@ -24,4 +24,4 @@ def misformatted() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(type_errors() + misformatted())
+    sys.exit(type_errors() + misformatted() or 0)

@@ -124,7 +124,7 @@ ROUTES: Sequence[BaseRoute] = (
     *config_policies.router.routes,
     *pool_bindings.router.routes,
     *models.router.routes,
-    *update_socket.ROUTES,
+    *update_socket.router.routes,
     *webhooks.router.routes,
     *webhook_alerts.router.routes,
     *model_versions.router.routes,

@@ -232,14 +232,7 @@ def _line(error: Mapping[str, object]) -> str:
         return "the body is not valid JSON"
     path = ".".join(str(p) for p in parts if p not in ("body", "query", "path"))
     message = str(error.get("msg", "is invalid")).removeprefix("Value error, ")
-    return f"{path or 'body'}: {message}{_but_is(error.get('input'), in_url=path != '' and parts[0] != 'body')}"
-
-
-def _but_is(given: object, *, in_url: bool) -> str:
+    given, in_url = error.get("input"), any(part in ("query", "path") for part in parts[:1])
     if isinstance(given, int | float) or (in_url and isinstance(given, str)):
-        return (
-            f", but is {str(given)[:MOST_ECHOED]!r}"
-            if in_url
-            else f", but is {str(given)[:MOST_ECHOED]}"
-        )
-    return ""
+        message += f", but is {str(given)[:MOST_ECHOED]!r}"
+    return f"{path or 'body'}: {message}"

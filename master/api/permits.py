@@ -55,6 +55,10 @@ VISIBLE = PermitScope("what its reader may see")
 """The route hands its `Visibility` to every query."""
 
 
+FOLLOWED = PermitScope("what its reader may see, for as long as they may")
+"""The route asks anew before it tells anything. It is a WebSocket, which no guard is before."""
+
+
 async def _caller(api: ApiContext, path: Mapping[str, str], by: Principal) -> Target:
     return Target(kind="user", id=by.user_id, owner_id=by.user_id)
 

@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Select, SQLColumnExpression, and_, func, or_, select
 
 from master.auth.actions import Action
-from master.core.updates.subscription import Features, Filter, Present, Standing
+from master.core.updates.subscription import Features, Filter, Present, ShownRow
 from master.core.visibility import Visibility
 from master.store import tables
 from master.store.sql.changes import MODELS, PROJECTS, VERSIONS
@@ -198,7 +198,7 @@ class Entities:
         if not where.features:
             return {}
         rows = await self._store.read(kind.present(where, visible), _Present)
-        return {row.id: Standing(row.seq, row.workspace_id) for row in rows}
+        return {row.id: ShownRow(row.seq, row.workspace_id) for row in rows}
 
     async def read(self, kind: Kind, ids: Collection[int]) -> Mapping[int, Entity]:
         """Those that are there."""

@@ -22,7 +22,7 @@ from master.core.updates.subscription import (
     Feature,
     Filter,
     Present,
-    Standing,
+    ShownRow,
     at_sync,
     hidden,
     news,
@@ -77,7 +77,7 @@ class Client:
         self.rights_version = -1
         """When `sight` was true."""
         self.filters: Mapping[str, Filter] = {}
-        self.told: dict[str, dict[int, Standing]] = {kind.name: {} for kind in KINDS}
+        self.told: dict[str, dict[int, ShownRow]] = {kind.name: {} for kind in KINDS}
         """Its picture."""
 
     def sees(self, kind: str, entity: Entity) -> bool:
@@ -234,8 +234,8 @@ class UpdateHub:
                 break
         self._regained.discard(client)
         for name, present in found.items():
-            for id_, standing in present.items():
-                self._hold(client, (name, id_), standing)
+            for id_, latest in present.items():
+                self._hold(client, (name, id_), latest)
         return {
             name: at_sync(wanted.known.get(name, IdRanges()), wanted.since.get(name, 0), present)
             for name, present in found.items()
@@ -316,7 +316,7 @@ class UpdateHub:
     # The pictures of clients
 
     def _row(self, client: Client, key: Key, entity: Entity) -> None:
-        self._hold(client, key, Standing(entity.seq, entity.features.workspace_id))
+        self._hold(client, key, ShownRow(entity.seq, entity.features.workspace_id))
         client.outbox.put_row(key, entity.text)
 
     def _gone(self, client: Client, key: Key) -> None:
@@ -324,9 +324,9 @@ class UpdateHub:
         _leave(self._by_told, key, client)
         client.outbox.put_row(key, None)
 
-    def _hold(self, client: Client, key: Key, standing: Standing) -> None:
+    def _hold(self, client: Client, key: Key, latest: ShownRow) -> None:
         if client.outbox.closed is None:
-            client.told[key[0]][key[1]] = standing
+            client.told[key[0]][key[1]] = latest
             self._by_told.setdefault(key, set()).add(client)
 
     def _forget(self, client: Client) -> None:

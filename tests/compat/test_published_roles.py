@@ -24,6 +24,7 @@ FILE = {
     "roles": {"ClusterAdmin": {"users": ["admin"]}},
     "workspaces": {
         "red": {
+            "default_compute_pool": "gpu",
             "roles": {"Editor": {"groups": ["red"]}, "WorkspaceAdmin": {"users": ["wanda"]}},
             "projects": {"paint": {"description": "of walls", "key": "PAINT"}},
             "config_policies": {"tasks": {"constraints": {"priority_limit": 10}}},
@@ -35,6 +36,7 @@ FILE = {
     "config_policies": {"experiment": {"constraints": {"resources": {"max_slots": 4}}}},
     "templates": {"brush": {"workspace": "red", "config": {"labels": ["a"]}}},
 }
+LINK = "--agent-uid 1000 --agent-gid 1000 --agent-user a --agent-group b"
 PEOPLE = ("admin", "wanda", "ed", "nobody")
 # Who asks, what is expected (`ok`: it succeeds; `- X`: it does, and does not say X; else it says that and, without a +,
 # fails), and the words after `det`.
@@ -42,12 +44,18 @@ WALK = """
 admin | + ci | user list
 admin | ok | user create new --password Secret123
 admin | ok | user edit new --display-name New --admin false
-admin | ok | user link-with-agent-user new --agent-uid 1000 --agent-gid 1000 --agent-user a --agent-group b
+admin | ok | user link-with-agent-user new {link}
 ed | + ed | user whoami
 ed | ok | user edit ed --display-name Edward
 ed | required permissions: PERMISSION_TYPE_ADMINISTRATE_USER | user create x --password Secret123
 ed | required permissions: PERMISSION_TYPE_ADMINISTRATE_USER | user edit new --active false
 ed | required permissions: PERMISSION_TYPE_ADMINISTRATE_USER | user change-password new
+admin | ok | user rename new newer
+admin | ok | user deactivate newer
+admin | ok | user activate newer
+admin | ok | user rename newer new
+ed | required permissions: PERMISSION_TYPE_ADMINISTRATE_USER | user rename new newest
+ed | required permissions: PERMISSION_TYPE_ADMINISTRATE_USER | user link-with-agent-user ed {link}
 admin | ok | user-group create green --add-user new
 admin | + green | user-group list
 ed | - green | user-group list
@@ -57,13 +65,21 @@ ed | could not find user group name green | user-group describe green
 ed | required permissions: PERMISSION_TYPE_UPDATE_GROUP | user-group create x
 ed | required permissions: PERMISSION_TYPE_UPDATE_GROUP | user-group add-user red nobody
 ed | required permissions: PERMISSION_TYPE_UPDATE_GROUP | user-group delete red --yes
+ed | required permissions: PERMISSION_TYPE_UPDATE_GROUP | user-group change-name red pink
+ed | required permissions: PERMISSION_TYPE_UPDATE_GROUP | user-group remove-user red wanda
 admin | ok | user-group remove-user green new
+admin | ok | user-group change-name green lime
+admin | ok | user-group delete lime --yes
 admin | + WorkspaceAdmin | rbac list-roles
 ed | + WorkspaceAdmin | rbac list-roles
 ed | + PERMISSION_TYPE_CREATE_EXPERIMENT | rbac my-permissions
 nobody | - PERMISSION_TYPE | rbac my-permissions
 ed | + Editor | rbac list-users-roles ed
 ed | access denied | rbac list-users-roles wanda
+ed | + Editor | rbac list-groups-roles red
+nobody | could not find user group name red | rbac list-groups-roles red
+ed | could not find role name ClusterAdmin | rbac describe-role ClusterAdmin
+admin | + admin | rbac describe-role ClusterAdmin
 ed | required permissions: PERMISSION_TYPE_ASSIGN_ROLES | rbac assign-role Viewer -u nobody -w red
 wanda | ok | rbac assign-role Viewer -u new -w red
 wanda | required permissions: PERMISSION_TYPE_ASSIGN_ROLES | rbac assign-role Viewer -u new
@@ -80,6 +96,12 @@ admin | ok | rbac assign-role TokenCreator -g red
 ed | + TokenID | token create ed --description mine
 ed | + mine | token list
 ed | - pipeline | token list
+ed | + mine | token describe 2
+ed | ok | token edit 2 --description still-mine
+ed | ok | token revoke 2
+ed | - pipeline | token describe 1
+ed | not found | token revoke 1
+admin | ok | token revoke 1
 ed | access denied | token create ci
 admin | + dark | workspace list
 ed | - dark | workspace list
@@ -89,12 +111,21 @@ ed | workspace 'dark' not found, please check your permissions | workspace descr
 ed | required permissions: PERMISSION_TYPE_CREATE_WORKSPACE | workspace create mine
 ed | required permissions: PERMISSION_TYPE_UPDATE_WORKSPACE | workspace edit red --name pink
 ed | required permissions: PERMISSION_TYPE_DELETE_WORKSPACE | workspace delete blue --yes
+ed | required permissions: PERMISSION_TYPE_UPDATE_WORKSPACE | workspace archive red
+ed | + paint | workspace list-projects red
+admin | ok | workspace create mine
+admin | ok | workspace edit mine --name ours
+admin | ok | workspace delete ours --yes
 wanda | ok | workspace archive red
 wanda | ok | workspace unarchive red
 ed | + gpu | workspace list-pools red
 ed | + paint | project list red
 ed | + PAINT | project describe red paint
 ed | ok | project create red frames --key FRAME
+ed | ok | project edit red frames --description wood
+ed | ok | project archive red frames
+ed | ok | project unarchive red frames
+ed | ok | project list-experiments red frames
 ed | required permissions: PERMISSION_TYPE_CREATE_PROJECT | project create blue x
 ed | required permissions: PERMISSION_TYPE_DELETE_PROJECT | project delete red frames --yes
 wanda | ok | project delete red frames --yes
@@ -103,6 +134,7 @@ ed | + brush | template list
 ed | ok | template create mine {config} -w red
 ed | required permissions: PERMISSION_TYPE_CREATE_TEMPLATES | template create x {config} -w blue
 ed | ok | template set-value config brush {config}
+ed | ok | template set mine {config}
 ed | ok | template remove mine
 nobody | - brush | template list
 nobody | template 'brush' not found | template describe brush
@@ -118,6 +150,8 @@ ed | + wall | model list
 ed | + wall | model describe wall
 ed | required permissions: PERMISSION_TYPE_CREATE_MODEL_REGISTRY | model create x -w blue
 ed | required permissions: PERMISSION_TYPE_CREATE_MODEL_REGISTRY | model move wall --workspace-name blue
+ed | not found | model register-version wall 5d0fb4f2-33c3-4d0c-9a3b-0d9d7a3b7c11
+ed | ok | model list-versions wall
 wanda | ok | model create roof -w red
 ed | required permissions: PERMISSION_TYPE_DELETE_OTHER_USER_MODEL_REGISTRY | model delete roof
 nobody | - wall | model list
@@ -205,6 +239,7 @@ def test_each_is_told_what_they_may_see_and_do(cluster: RealCluster, tmp_path: P
         det = {who: stack.enter_context(PublishedDet(cluster, who)) for who in PEOPLE}
         for line in WALK.strip().splitlines():
             who, expected, words = (part.strip() for part in line.split("|"))
+            words = words.replace("{link}", LINK)
             for name in files:
                 words = words.replace(f"{{{name}}}", str(tmp_path / name))
             done = det[who].run(*words.split())

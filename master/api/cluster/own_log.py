@@ -12,13 +12,13 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller
 from master.api.enums import LogLevel
+from master.api.following import Still
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, Int32, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
-from master.api.standing import Still
 from master.api.values import Timestamp, time
 from master.auth.actions import Action
 from master.logs.own_log import PAGE, OwnEntry, OwnLog

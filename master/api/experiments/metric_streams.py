@@ -14,13 +14,13 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from master.api.access import Visible
+from master.api.following import Following, Still
 from master.api.permits import VISIBLE, permit
 from master.api.replies import JsonLines
 from master.api.request_models import Int32, RowId, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.standing import Following, Still
 from master.api.trials.time_series import MAX_IDS, METRIC_TYPES, DataPoint, at_most, data_points
 from master.api.values import finite
 from master.auth.actions import Action

@@ -14,6 +14,7 @@ from fastapi import Body as JsonBody
 from pydantic import Field
 
 from master.api.access import Caller, Visible, require
+from master.api.following import Still
 from master.api.http.permitted import WhilePermitted
 from master.api.logs import replies
 from master.api.logs.wire import log_fields, task_log, trial_log
@@ -23,7 +24,6 @@ from master.api.request_models import Body, Int32, OptionalTime, Order, RowId, T
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute, HotRoute
 from master.api.services import ApiContext, TheApi
-from master.api.standing import Still
 from master.api.targets import task_target
 from master.auth.actions import Action
 from master.auth.principal import Principal

@@ -14,13 +14,13 @@ from typing_extensions import TypedDict
 
 from master.api.access import Caller, Visible, require
 from master.api.enums import ProfilerMetricType
+from master.api.following import Still
 from master.api.permits import IN_BODY, VISIBLE, permit
 from master.api.replies import Empty, JsonLines, Reply, reply
 from master.api.request_models import Body, Int64, RowId, Text, Time, Word
 from master.api.request_models import Query as QueryModel
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.standing import Still
 from master.api.targets import trial_target
 from master.api.values import Number, Timestamp, finite, time
 from master.auth.actions import Action

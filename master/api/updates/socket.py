@@ -6,14 +6,14 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
-from starlette.routing import WebSocketRoute
+from fastapi import APIRouter, WebSocket
 from starlette.types import Receive, Scope, Send
 
 from master.api.access import note_known, require, token_in
 from master.api.errors import answer_socket, error_response, status_of
-from master.api.services import ApiContext
+from master.api.permits import FOLLOWED, permit
+from master.api.services import ApiContext, TheApi
 from master.api.updates.requests import parse_subscription
 from master.auth.actions import ANYWHERE, Action
 from master.auth.permissions import visibility
@@ -21,6 +21,8 @@ from master.store.sql.changes import VERSIONS
 from master.updates.entities import KINDS
 from master.updates.hub import TOO_SLOW, UNREADABLE, Client, Sight, Subscription, UpdateHub
 from windlass.base.errors import InvalidArgument, WindlassError
+
+router = APIRouter()
 
 POLICY_VIOLATION, TRY_AGAIN = 1008, 1013
 _AGAIN = frozenset({TOO_SLOW, UNREADABLE})
@@ -38,33 +40,37 @@ def _look(api: ApiContext, token: str) -> Sight:
     return {kind.name: visibility(principal, kind.action) for kind in KINDS}
 
 
-class UpdateSocket:
-    """ASGI. Authenticated at the start as every route; from then on the hub asks again and again."""
+@router.websocket("/stream")
+@permit(Action.VIEW_PROJECTS, FOLLOWED)
+async def stream(socket: WebSocket, api: TheApi) -> None:
+    """Authenticated at the start as every route; from then on the hub asks again and again."""
+    # Not the socket's own methods: after an answer in HTTP they take no second disconnect.
+    await _follow(api, socket.scope, socket._receive, socket._send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        api = cast("ApiContext", scope["app"].state.api)
-        hub = api.services.updates
-        token = token_in(scope["headers"])
-        try:
-            principal = api.services.auth.identify(token)
-            require(api, principal, Action.VIEW_PROJECTS, ANYWHERE)
-            client = Client(str(principal), partial(_look, api, token))
-            hub.add(client)
-        except WindlassError as error:
-            refusal = error_response(status_of(error), error.message)
-            await answer_socket(refusal, scope, receive, send)
-            return
-        try:
-            await receive()  # websocket.connect
-            await send({"type": "websocket.accept"})
-            note_known(scope)
-            agent = dict(scope["headers"]).get(b"user-agent", b"").lower()
-            published = agent.startswith(_PUBLISHED_AGENT)
-            await _serve(hub, client, receive, send, published=published)
-        except OSError:
-            pass  # it has left
-        finally:
-            hub.remove(client)
+
+async def _follow(api: ApiContext, scope: Scope, receive: Receive, send: Send) -> None:
+    hub = api.services.updates
+    token = token_in(scope["headers"])
+    try:
+        principal = api.services.auth.identify(token)
+        require(api, principal, Action.VIEW_PROJECTS, ANYWHERE)
+        client = Client(str(principal), partial(_look, api, token))
+        hub.add(client)
+    except WindlassError as error:
+        refusal = error_response(status_of(error), error.message)
+        await answer_socket(refusal, scope, receive, send)
+        return
+    try:
+        await receive()  # websocket.connect
+        await send({"type": "websocket.accept"})
+        note_known(scope)
+        agent = dict(scope["headers"]).get(b"user-agent", b"").lower()
+        published = agent.startswith(_PUBLISHED_AGENT)
+        await _serve(hub, client, receive, send, published=published)
+    except OSError:
+        pass  # it has left
+    finally:
+        hub.remove(client)
 
 
 async def _serve(
@@ -116,6 +122,3 @@ def _spared(wanted: Subscription) -> Subscription:
 async def _write(hub: UpdateHub, client: Client, send: Send) -> None:
     while (message := await hub.next(client)) is not None:
         await send({"type": "websocket.send", "text": message})
-
-
-ROUTES = (WebSocketRoute("/stream", UpdateSocket(), name="stream"),)

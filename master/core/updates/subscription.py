@@ -40,7 +40,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShownRow:
     """How an entity stood when somebody was told of it last."""
 
     seq: int
@@ -48,7 +48,7 @@ class Standing:
     workspace_id: int
 
 
-Present = Mapping[int, Standing]
+Present = Mapping[int, ShownRow]
 """By id."""
 
 

@@ -37,6 +37,8 @@ async def world(tmp_path: Path) -> AsyncIterator[ApiWorld]:
         (f"{SINGLE}\ndata:\n  " + DOUBLING.replace("\n", "\n  "), None),
         (SINGLE.replace("0.5", "0x" + "f" * 5000), "the number does not fit 64 bits"),
         (SINGLE + "x: " + "[" * 1000, "nested more than 100 deep"),
+        (SINGLE + "data: &a [*a]", "undefined alias"),
+        (SINGLE + "data: [" + "1," * 1_000_000 + "]", "the maximum is 1048576"),
         (SINGLE + 'description: "\\0"', "must not contain NUL characters"),
         (SINGLE + "log_policies: [{name: n, pattern: '(?=x)'}]", "look-ahead and look-behind"),
     ],

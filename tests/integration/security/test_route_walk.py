@@ -69,7 +69,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /det/": PAGE,
     "GET /det/login": OPEN,
     "POST /det/login": OPEN,
-    "GET /det/{path}": PAGE,
+    "GET /det/{path}": Expected(404, 404, 303),
     "GET /det/assets/{version}/{name}": OPEN,
     "GET /det/interactive/{task_id}/{word}": PAGE,
     "GET /det/interactive/{task_id}/{word}/{rest}": PAGE,

@@ -34,7 +34,9 @@ def test_the_page_of_the_guide_is_right(project: Path) -> None:
     modules = project.parent / "static/js"
     (modules / "pages/agents.js").write_text(page)
     routes = (modules / "routes.js").read_text()
-    (modules / "routes.js").write_text(routes.replace("const ROUTES = [\n", f"const ROUTES = [\n{route}"))
+    (modules / "routes.js").write_text(
+        routes.replace("const ROUTES = [\n", f"const ROUTES = [\n{route}")
+    )
     assert type_errors(project) == ""
     assert module_of(read_assets(project.parent / "static"), "clusters") == "js/pages/agents.js"
 

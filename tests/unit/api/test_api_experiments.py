@@ -115,6 +115,15 @@ async def test_a_damaged_model_definition_is_an_error_of_its_experiment_alone(
     assert (await world.ok("GET", f"/api/v1/experiments/{harmed}"))["experiment"]["id"] == harmed
 
 
+@pytest.mark.parametrize("content", ["QUJ", "QUJDRA", "!!!!"])
+async def test_a_file_that_was_cut_off_is_refused_by_its_name(
+    world: ApiWorld, content: str
+) -> None:
+    sent = {"config": SINGLE, "modelDefinition": [{**file("train.py", b""), "content": content}]}
+    message = await world.refused(400, "POST", "/api/v1/experiments", sent)
+    assert message == "modelDefinition: train.py is not valid base64"
+
+
 async def test_the_model_definition_arrives_whole_and_a_fork_has_the_same(world: ApiWorld) -> None:
     files = [
         {**file("pkg", mode=0o40755), "type": 53},

@@ -52,6 +52,14 @@ async def test_runs_are_found_and_shown(world: ApiWorld) -> None:
     assert [r["id"] for r in page["runs"]] == others[-2:-4:-1]
     assert page["pagination"]["total"] == 5
     assert page["pagination"]["endIndex"] == 3
+    paged: list[int] = []
+    for offset in range(0, 5, 2):  # of runs that are all alike
+        page = await world.ok(
+            "POST", RUNS, {"sort": "searcherType=desc", "limit": 2, "offset": offset}
+        )
+        paged += [r["id"] for r in page["runs"]]
+    whole = await world.ok("POST", RUNS, {"sort": "searcherType=desc"})
+    assert paged == [r["id"] for r in whole["runs"]]
     last = await world.ok("POST", RUNS, {"offset": -1, "limit": -1})
     assert [r["id"] for r in last["runs"]] == others[-1:]
     assert (await world.ok("POST", RUNS, {"limit": -2}))["runs"] == []

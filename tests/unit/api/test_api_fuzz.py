@@ -370,6 +370,4 @@ async def test_members_and_strangers_fail_nothing(
     for operation_id in found:
         fuzz = Fuzz(world, known, operation_id, tokens=tokens)
         await asyncio.to_thread(fuzz.run, GenerationMode.POSITIVE, FEW)
-        with suppress(Unsatisfiable):
-            await asyncio.to_thread(fuzz.run, GenerationMode.NEGATIVE, FEW)
         assert fuzz.answers

@@ -21,6 +21,9 @@ from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 from tests.fakes.served_api import Served, served
 from tests.fakes.updates_client import Picture
 from tests.published import COMPAT, ROOT, needs_published
+from windlass.base.errors import WindlassError
+from windlass.sdk.session import Session
+from windlass.sdk.updates import watch
 
 RBAC = {"authz.type": "rbac"}
 
@@ -185,6 +188,33 @@ async def test_a_page_of_others_cannot_connect_by_a_cookie(world: ApiWorld) -> N
         async with following(server, "", Origin=server.url, **cookie) as program:
             await program.subscribe({"projects": {"project_ids": [1]}})
             assert set(program.picture.rows["projects"]) == {1}
+
+
+async def test_our_own_client_follows_over_a_restart(world: ApiWorld) -> None:
+    here = await a_workspace(world, "here")
+    first = await a_project(world, here, "first")
+    server = Served(world)
+    await server.start()
+    session = Session(server.url, token=world.token)
+    updates = watch(session, projects={"workspace_ids": [here]})
+
+    async def told() -> tuple[str, int, bool]:
+        update = await asyncio.to_thread(next, updates)
+        return update.kind, update.id, update.row is not None
+
+    assert await told() == ("project", first, True)
+    second = await a_project(world, here, "second")
+    assert await told() == ("project", second, True)
+    await server.stop()
+    await world.ok("DELETE", f"/api/v1/projects/{first}")
+    world.app.state.api = replace(world.app.state.api, closing=ServerStop())
+    server = Served(world, server.port)
+    await server.start()
+    assert await told() == ("project", first, False)
+    await world.ok("POST", "/api/v1/auth/logout", {})
+    with pytest.raises(WindlassError, match="live updates ended: invalid credentials"):
+        await told()
+    await server.stop()
 
 
 @needs_published

@@ -94,6 +94,10 @@ def det(master: ScriptedMaster, *arguments: str) -> Result:
             *("Changed workspace lab", "PATCH", f"{W}/7"),
             {"defaultAuxPool": "", "checkpointStorageConfig": {}},
         ),
+        (
+            *("w edit la --agent-uid 1001 --agent-user vision", "Changed workspace lab"),
+            *("PATCH", f"{W}/7", {"agentUserGroup": {"agentUid": 1001, "agentUser": "vision"}}),
+        ),
         ("w archive lab", "Archived workspace lab", "POST", f"{W}/7/archive", None),
         ("w unarchive lab", "Unarchived workspace lab", "POST", f"{W}/7/unarchive", None),
         ("w delete lab -y", "Deleting workspace lab", "DELETE", f"{W}/7", None),

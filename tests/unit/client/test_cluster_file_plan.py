@@ -50,6 +50,10 @@ POLICIES = st.fixed_dictionaries(
 HOLDERS = st.fixed_dictionaries({}, optional={"users": some(USERS), "groups": some(GROUPS)})
 
 
+def any_holder(holders: dict[str, list[str]]) -> bool:
+    return any(holders.values())
+
+
 def roles(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), HOLDERS)
 
@@ -97,7 +101,9 @@ FILES = st.fixed_dictionaries(
             st.fixed_dictionaries({}, optional={"members": some(USERS)}),
         ),
         "workspaces": st.dictionaries(st.sampled_from(SPACES), WORKSPACE),
-        "roles": roles("ClusterAdmin", "Viewer"),
+        "roles": st.fixed_dictionaries(
+            {}, optional={"Viewer": HOLDERS, "ClusterAdmin": HOLDERS.filter(any_holder)}
+        ),
         "resource_pools": st.dictionaries(
             st.sampled_from(["gpu", "cpu"]), st.fixed_dictionaries({"workspaces": some(SPACES)})
         ),
@@ -213,6 +219,8 @@ REFUSED = [
     ("users: [ann]", 'line 1: users: expected a mapping, but found ["ann"]'),
     ("groups:\n  red:\n    members: ann", "line 3: groups.red.members: expected a list, but"),
     ("groups:\n  red:\n    members:\n    - 5", "line 4: groups.red.members[0]: expected text"),
+    ("roles:\n  Viewer:", "line 2: roles.Viewer: expected a mapping, but found nothing"),
+    ("workspaces:\n  Lab:\n    roles:\n      Editor:", "line 4: workspaces.Lab.roles.Editor: exp"),
     ("- 1", "line 1: expected a mapping, but found [1]"),
     ("a: {", "line 1, column 5"),
     ("resource_pools:\n  gpu: {}", "line 2: resource_pools.gpu: workspaces is missing: give it"),
@@ -236,6 +244,7 @@ UNKNOWN = [
     ("users:\n  ann:", "line 2: users.ann: a new user needs `password: {env: VARIABLE}`"),
     ("groups:\n  red:\n    members: [admn]", 'members[0]: there is no user "admn" (did you'),
     ("roles:\n  Boss: {users: [admin]}", "line 2: roles.Boss: there is no such role: use Cluster"),
+    ("roles:\n  clusteradmin: {}", "line 2: roles.clusteradmin: somebody must hold this role"),
     ("roles:\n  Viewer: {groups: [red]}", 'roles.Viewer.groups[0]: there is no group "red"'),
     (
         "workspaces:\n  Lab:\n    roles:\n      ClusterAdmin: {users: [admin]}",

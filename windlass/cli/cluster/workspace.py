@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,28 @@ StorageFileOption = Annotated[
         help="The same from a file (YAML or JSON).",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUserOptions:
+    """As whom its tasks run on the agents' machines; what is not given stays."""
+
+    agent_uid: Annotated[
+        int | None, typer.Option(min=0, help="Run its tasks under this number of a user.")
+    ] = None
+    agent_user: Annotated[str | None, typer.Option(help="Name of that user.")] = None
+    agent_gid: Annotated[
+        int | None, typer.Option(min=0, help="Run its tasks under this number of a group.")
+    ] = None
+    agent_group: Annotated[str | None, typer.Option(help="Name of that group.")] = None
+
+    def given(self) -> dict[str, Any]:
+        """Keys of the request."""
+        words = {"agent_uid": "agentUid", "agent_user": "agentUser"}
+        words |= {"agent_gid": "agentGid", "agent_group": "agentGroup"}
+        link = {words[key]: value for key, value in asdict(self).items() if value is not None}
+        return {"agentUserGroup": link} if link else {}
+
 
 _TABLE = Table(
     Column("Name", "name"),
@@ -121,35 +144,41 @@ def describe(ctx: typer.Context, name: WorkspaceName, as_json: JsonOption = Fals
 
 
 @app.command()
+@with_groups
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the workspace.")],
+    *,
     compute_pool: ComputePoolOption = None,
     aux_pool: AuxPoolOption = None,
     storage: StorageOption = None,
     storage_file: StorageFileOption = None,
     as_json: JsonOption = False,
+    agent_user: AgentUserOptions,
 ) -> None:
     """Create a workspace, which is yours."""
-    more = _given(compute_pool, aux_pool, storage, storage_file)
+    more = _given(compute_pool, aux_pool, storage, storage_file) | agent_user.given()
     with naming(storage_file):
         made = client_for(ctx).workspace_calls().create(name, **more)
     _tell("Created", made, as_json)
 
 
 @app.command()
+@with_groups
 def edit(
     ctx: typer.Context,
     name: WorkspaceName,
     new_name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    *,
     compute_pool: ComputePoolOption = None,
     aux_pool: AuxPoolOption = None,
     storage: StorageOption = None,
     storage_file: StorageFileOption = None,
     as_json: JsonOption = False,
+    agent_user: AgentUserOptions,
 ) -> None:
     """Rename a workspace, or change what its work is given."""
-    changes = _given(compute_pool, aux_pool, storage, storage_file)
+    changes = _given(compute_pool, aux_pool, storage, storage_file) | agent_user.given()
     if new_name is not None:
         changes["name"] = new_name
     if not changes:

@@ -28,6 +28,7 @@ from windlass.sdk.cluster_file.state import (
 from windlass.sdk.wire import Json
 
 FIRST_WORKSPACE = "Uncategorized"
+ALL_RIGHTS = "ClusterAdmin"
 _WORKLOADS: tuple[Workload, ...] = ("experiment", "tasks")
 
 
@@ -344,6 +345,8 @@ def _wrong(
         at = (*place, name)
         if name.lower() not in spelled:
             yield Problem(at, f"there is no such role: use {', '.join(cluster.roles)}")
+        elif name.lower() == ALL_RIGHTS.lower() and not holders.users and not holders.groups:
+            yield Problem(at, "somebody must hold this role: name users or groups")
         elif len(place) > 1 and not cluster.roles[spelled[name.lower()]]:
             yield Problem(
                 at, "this role has permissions of the whole cluster: name it in `roles` at the top"

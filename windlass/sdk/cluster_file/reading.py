@@ -104,15 +104,16 @@ def _without_nothing(document: dict[str, Any]) -> dict[str, Any]:
     """`ann:` alone is ann with nothing said about it; lists become what a frozen model holds."""
     named = ("users", "groups", "workspaces", "resource_pools", "templates", "roles")
     return {
-        key: _named(value) if key in named else {} if value is None else value
+        key: _named(value, whole=key == "roles") if key in named else {} if value is None else value
         for key, value in document.items()
     }
 
 
-def _named(section: Any) -> Any:
+def _named(section: Any, *, whole: bool = False) -> Any:
+    """`whole`: nothing said would mean nobody, and must be written."""
     if section is None:
         return {}
-    if not isinstance(section, dict):
+    if not isinstance(section, dict) or whole:
         return section
     return {name: _filled(one) for name, one in section.items()}
 
@@ -122,7 +123,7 @@ def _filled(one: Any) -> Any:
         return {}
     if isinstance(one, dict):
         return {
-            key: _named(value) if key in ("projects", "roles") else value
+            key: _named(value, whole=key == "roles") if key in ("projects", "roles") else value
             for key, value in one.items()
         }
     return one

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.updates.ranges import IdRanges, parse_ranges, ranges_of
-from master.core.updates.subscription import Features, Filter, Standing, at_sync, hidden, news
+from master.core.updates.subscription import Features, Filter, ShownRow, at_sync, hidden, news
 from master.core.visibility import EVERYTHING, Visibility
 from tests.examples import examples
 from windlass.base.errors import InvalidArgument
@@ -49,14 +49,14 @@ def test_one_feature_is_enough_and_none_is_nothing() -> None:
 
 
 PRESENT = st.dictionaries(st.integers(1, 12), st.integers(1, 50)).map(
-    lambda rows: {id_: Standing(seq, 1 + id_ % 3) for id_, seq in rows.items()}
+    lambda rows: {id_: ShownRow(seq, 1 + id_ % 3) for id_, seq in rows.items()}
 )
 
 
 @given(known=st.sets(st.integers(1, 12)), since=st.integers(0, 50), present=PRESENT)
 @settings(max_examples=examples(200))
 def test_a_sync_makes_what_is_known_what_is_present(
-    known: set[int], since: int, present: dict[int, Standing]
+    known: set[int], since: int, present: dict[int, ShownRow]
 ) -> None:
     told = at_sync(ranges_of(known), since, present)
     gone = {id_ for id_ in range(13) if id_ in told.deleted}
@@ -71,7 +71,7 @@ def test_a_sync_makes_what_is_known_what_is_present(
 @given(told=PRESENT, present=PRESENT)
 @settings(max_examples=examples(100))
 def test_news_are_what_is_new_or_newer(
-    told: dict[int, Standing], present: dict[int, Standing]
+    told: dict[int, ShownRow], present: dict[int, ShownRow]
 ) -> None:
     new = news(told, present)
     assert {id_ for id_ in present if id_ not in told} <= set(new) <= set(present)
@@ -79,7 +79,7 @@ def test_news_are_what_is_new_or_newer(
 
 
 def test_what_may_not_be_seen_any_more_is_hidden() -> None:
-    told = {1: Standing(5, 1), 2: Standing(6, 2)}
+    told = {1: ShownRow(5, 1), 2: ShownRow(6, 2)}
     assert hidden(told, EVERYTHING) == []
     assert hidden(told, Visibility(workspaces=frozenset({2}))) == [1]
     assert hidden(told, Visibility(workspaces=frozenset())) == [1, 2]

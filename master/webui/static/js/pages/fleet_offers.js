@@ -38,6 +38,14 @@ function columnsOf(retry) {
       cell: (one) => h("span", { title: one.priceOrigin || "as configured" }, usd(one.usdPerHour, 2)),
     },
     {
+      id: "origin",
+      title: "Price from",
+      width: "minmax(100px, 1fr)",
+      isMinor: true,
+      hint: "Where the price is from, and of when; where none is known, what it is counted as",
+      cell: (one) => h("span", { title: one.priceOrigin }, one.priceOrigin || "configuration"),
+    },
+    {
       id: "reason",
       title: "Last error",
       width: "minmax(160px, 2fr)",

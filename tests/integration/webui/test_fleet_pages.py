@@ -87,7 +87,6 @@ async def test_dollars_on_the_pages_are_those_of_the_ledger(
     await expect(machine).not_to_contain_text("1 h 0 min")
     assert "hours=1" in page.url
     assert await page.locator("main img, main b").count() == 0
-    await page.screenshot(path="/tmp/pagesf-shot.png")
 
 
 async def test_an_offer_says_why_it_is_refused_and_is_tried_again(

@@ -1,7 +1,7 @@
 // What each machine did when, and what it cost: `fleet/timeline`.
 
 import { api, ok } from "../api.js";
-import { count, duration, fullTime, time } from "../format.js";
+import { count, duration } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { usd } from "../money.js";
@@ -51,7 +51,7 @@ const COLUMNS = [
   {
     id: "id",
     title: "Machine",
-    width: "minmax(140px, 1fr)",
+    width: "minmax(110px, 1fr)",
     cell: (one) => h("span", { title: one.reason || undefined }, one.id),
   },
   {
@@ -73,7 +73,7 @@ const COLUMNS = [
     id: kind,
     title: KINDS[kind].title,
     hint: `Within the time shown: ${KINDS[kind].hint}`,
-    width: "90px",
+    width: "72px",
     isNumber: true,
     isMinor: kind !== "busy",
     cell: (/** @type {Life} */ one) => spent(one, kind),
@@ -86,16 +86,8 @@ const COLUMNS = [
     isMinor: true,
     cell: (one) => usd(one.usdPerHour, 2),
   },
-  {
-    id: "since",
-    title: "Launched",
-    width: "150px",
-    isMinor: true,
-    hint: "Or where the time shown begins",
-    cell: (one) => h("span", { title: fullTime(one.spans[0]?.start) }, time(one.spans[0]?.start)),
-  },
-  { id: "pool", title: "Pool", width: "100px", isMinor: true, cell: (one) => one.pool },
-  { id: "offer", title: "Offer", width: "minmax(140px, 1fr)", isMinor: true, cell: offer },
+  { id: "pool", title: "Pool", width: "80px", isMinor: true, cell: (one) => one.pool },
+  { id: "offer", title: "Offer", width: "minmax(110px, 1fr)", isMinor: true, cell: offer },
 ];
 
 /** @param {Life} life @returns {import("../widgets/timeline.js").Bar} */

@@ -344,7 +344,9 @@ def test_budgets_are_shown_with_what_counts_against_them() -> None:
                 demand=PoolDemand(pool="gpu"),
                 machines=machines,
             ),
-            PoolInput(settings=PoolSettings(pool="free"), offers=(), demand=PoolDemand(pool="free")),
+            PoolInput(
+                settings=PoolSettings(pool="free"), offers=(), demand=PoolDemand(pool="free")
+            ),
         ),
         budget=ClusterBudget(users={"ann": hour}),
         spending=Spending(

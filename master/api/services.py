@@ -68,6 +68,7 @@ from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
 from provisioner.fleet.counters import FleetCounters
 from provisioner.images.records import BakeRecord
+from provisioner.planning.budget_views import BudgetView
 from provisioner.planning.preview import Preview
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
 from rm_backends.base import AllocationRequest
@@ -122,6 +123,10 @@ class Fleet(Protocol):
         ...
 
     def cost(self) -> CostView: ...
+
+    def budgets(self) -> Sequence[BudgetView]:
+        """Those that are set, with what counts against them."""
+        ...
 
     @property
     def counters(self) -> FleetCounters:

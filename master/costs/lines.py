@@ -14,6 +14,7 @@ class GroupBy(StrEnum):
 
     POOL = "pool"
     USER = "user"
+    PROJECT = "project"
     EXPERIMENT = "experiment"
     JOB = "job"
     INSTANCE = "instance"
@@ -23,6 +24,7 @@ class GroupBy(StrEnum):
 KEYS: Mapping[GroupBy, tuple[str, ...]] = {
     GroupBy.POOL: ("pool",),
     GroupBy.USER: ("user_id", "job_id"),
+    GroupBy.PROJECT: ("experiment_id", "job_id"),
     GroupBy.EXPERIMENT: ("experiment_id", "job_id"),
     GroupBy.JOB: ("job_id",),
     GroupBy.INSTANCE: ("instance_id",),

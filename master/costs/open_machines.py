@@ -168,10 +168,10 @@ class OpenMachines:
         ended = Allocation.ended_at > datetime.fromtimestamp(min(since, at - LATE_S), UTC)
         await self._take_in(
             await self._store.read(
-                _RUNS.where(
+                RUNS.where(
                     Allocation.started_at.is_not(None), or_(Allocation.ended_at.is_(None), ended)
                 ),
-                _run,
+                run_of,
             )
         )
 
@@ -186,7 +186,7 @@ class OpenMachines:
         changed = [*unknown, *(were_held - held)]
         for first in range(0, len(changed), AT_ONCE):
             some = changed[first : first + AT_ONCE]
-            found = await self._store.read(_RUNS.where(Allocation.id.in_(some)), _run)
+            found = await self._store.read(RUNS.where(Allocation.id.in_(some)), run_of)
             await self._take_in(found)
             for id_ in {*some} - {run.id for run in found}:
                 self._drop(id_)
@@ -243,7 +243,7 @@ class OpenMachines:
         return any(m is not None and (run.end is None or run.end > m.since) for m in machines)
 
 
-_RUNS = select(
+RUNS = select(
     Allocation.id,
     Allocation.started_at,
     Allocation.ended_at,
@@ -259,7 +259,7 @@ def _machine(document: Any, booked_until: float | None) -> OpenMachine:
     return OpenMachine(record, Lifetime.of(record), booked_until)
 
 
-def _run(
+def run_of(
     id_: str,
     started_at: datetime | None,
     ended_at: datetime | None,

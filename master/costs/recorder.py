@@ -7,7 +7,7 @@ nothing and loses nothing. What is not booked yet is computed in the same way wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Select, func, insert, literal, select
@@ -15,7 +15,7 @@ from sqlalchemy import Select, func, insert, literal, select
 from master.costs.lines import KEYS, CostLine, GroupBy, condensed, lines_of
 from master.costs.open_machines import OpenMachine, OpenMachines, Unbooked
 from master.store.store import Store
-from master.store.tables import Cost, FleetInstance, User
+from master.store.tables import Cost, Experiment, FleetInstance, Project, User, Workspace
 from master.store.unit_of_work import UnitOfWork
 from provisioner.money.budgets import UserSpending
 from provisioner.money.lifetimes import CostKind, charges
@@ -25,6 +25,8 @@ from windlass.base.formats.json_types import JsonObject
 
 MACHINES_AT_ONCE = 100
 """In one commit."""
+IDS_AT_ONCE = 500
+"""Of one query."""
 FRESH_S = 5.0
 """What was computed for a reader so long ago serves the next one, too."""
 DETAILED_MONTHS_S = 62 * 86400.0
@@ -97,10 +99,29 @@ class CostRecorder:
             live = [line for line in live if line.experiment_id == experiment_id]
         return [*booked, *(live if by is None else condensed(live, by))]
 
+    async def projects(self, lines: Iterable[CostLine]) -> dict[int, str]:
+        """Workspace and project of the experiments of these lines."""
+        ids = sorted({line.experiment_id for line in lines if line.experiment_id is not None})
+        named = (
+            select(Experiment.id, Workspace.name, Project.name)
+            .join(Project, Project.id == Experiment.project_id)
+            .join(Workspace, Workspace.id == Project.workspace_id)
+        )
+        found: dict[int, str] = {}
+        for first in range(0, len(ids), IDS_AT_ONCE):
+            some = named.where(Experiment.id.in_(ids[first : first + IDS_AT_ONCE]))
+            rows = await self._store.read(some, lambda id_, space, name: (id_, f"{space}/{name}"))
+            found.update(rows)
+        return found
+
     async def usd_per_hour(self, experiment_id: int) -> float:
         """What the experiment costs now."""
         lines = await (await self._fresh()).lines_of_an_hour()
         return sum(line.usd for line in lines if line.experiment_id == experiment_id)
+
+    async def machines(self) -> Sequence[OpenMachine]:
+        """Those that exist, and those that are gone and not wholly booked."""
+        return (await self._fresh()).machines
 
     async def _fresh(self) -> Unbooked:
         if not 0 <= self._clock.now().timestamp() - self._unbooked.at < FRESH_S:

@@ -12,6 +12,10 @@ LEAST_PROGRESS = 0.01
 """With less done, what it cost so far says nothing about the whole."""
 OTHERS = "(others)"
 """Stands for what its reader may not see."""
+NO_PROJECT = "(no project)"
+"""Work that belongs to none: notebooks and the like, and experiments that were deleted."""
+HIDDEN = frozenset({GroupBy.USER, GroupBy.PROJECT, GroupBy.EXPERIMENT, GroupBy.JOB})
+"""Sums that would tell whose work it was."""
 
 
 @dataclass(slots=True)
@@ -50,16 +54,13 @@ def summed(
     *,
     usernames: Mapping[int, str],
     is_visible: Callable[[str], bool],
+    projects: Mapping[int, str] | None = None,
 ) -> list[CostSum]:
-    """The dearest first; in time for months."""
+    """The dearest first; in time for months. `projects`: of experiments."""
     sums: dict[str, CostSum] = {}
     for line in lines:
-        name = _name(line, by, usernames)
-        if (
-            by in (GroupBy.USER, GroupBy.EXPERIMENT, GroupBy.JOB)
-            and line.job_id
-            and not is_visible(line.job_id)
-        ):
+        name = _name(line, by, usernames, projects or {})
+        if by in HIDDEN and line.job_id and not is_visible(line.job_id):
             name = OTHERS
         sums.setdefault(name, CostSum(name)).add(line)
     if by is GroupBy.MONTH:
@@ -67,12 +68,16 @@ def summed(
     return sorted(sums.values(), key=lambda each: (-each.total_usd, each.name))
 
 
-def _name(line: CostLine, by: GroupBy, usernames: Mapping[int, str]) -> str:
+def _name(
+    line: CostLine, by: GroupBy, usernames: Mapping[int, str], projects: Mapping[int, str]
+) -> str:
     match by:
         case GroupBy.POOL:
             return line.pool
         case GroupBy.USER:
             return "" if line.user_id is None else usernames.get(line.user_id, f"#{line.user_id}")
+        case GroupBy.PROJECT:
+            return projects.get(line.experiment_id or 0, NO_PROJECT) if line.job_id else ""
         case GroupBy.EXPERIMENT:
             return "" if line.experiment_id is None else str(line.experiment_id)
         case GroupBy.JOB:

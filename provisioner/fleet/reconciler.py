@@ -56,6 +56,7 @@ from provisioner.fleet.views import (
 )
 from provisioner.images.requests import Bakery
 from provisioner.money.budgets import NO_LIMITS, Money
+from provisioner.planning.budget_views import BudgetView, budget_views
 from provisioner.planning.plan_types import KeepReason, Move, Plan, PlanInput
 from provisioner.planning.preview import Preview, preview
 from provisioner.ports import FleetStore, NodeHost
@@ -252,6 +253,10 @@ class Provisioner:
     async def preview(self, gangs: Sequence[Gang] = ()) -> Preview:
         """What the next pass would launch if these gangs waited, too. Changes nothing."""
         return await asyncio.to_thread(preview, self._plan_input(), gangs)
+
+    def budgets(self) -> list[BudgetView]:
+        """Those that are set, with what counts against them."""
+        return budget_views(self._plan_input())
 
     def _plan_input(self) -> PlanInput:
         demand = self._host.demand()

@@ -138,7 +138,7 @@ def charges(life: Lifetime, uses: Sequence[Use], *, since: float, until: float) 
             for month, first, last in by_month(max(end, life.start), start):
                 _charge(found, life, month, NOBODY, CostKind.IDLE, -(last - first))
         return found
-    for kind, first, last in _phases(life, start, end):
+    for kind, first, last in phases(life, start, end):
         if kind is CostKind.BUSY:
             _divide(found, life, uses, first, last)
         else:
@@ -155,7 +155,7 @@ def merged(parts: Iterable[Charges]) -> Charges:
     return total
 
 
-def _phases(life: Lifetime, start: float, end: float) -> Iterable[tuple[CostKind, float, float]]:
+def phases(life: Lifetime, start: float, end: float) -> Iterable[tuple[CostKind, float, float]]:
     """What it was for when: BUSY stands for "in service". Within `start` and `end`."""
     if life.ready is None:
         yield (CostKind.BOOT if life.end is None else CostKind.LOST), start, end

@@ -10,6 +10,8 @@ from typing import Any
 from master.core.actor import Actor
 from provisioner.capacity.offer_views import OfferState, OfferView
 from provisioner.fleet.counters import FleetCounters
+from provisioner.money.budgets import Budget
+from provisioner.planning.budget_views import BudgetKind, BudgetView
 from provisioner.planning.plan_types import PlanInput, PoolInput
 from provisioner.planning.preview import Preview, preview
 from provisioner.types import (
@@ -100,6 +102,14 @@ class OneInstance:
             for name, most in (("default", 2), ("spare", 3))
         ]
         return preview(PlanInput(now=self._clock.now().timestamp(), pools=tuple(pools)), gangs)
+
+    def budgets(self) -> list[BudgetView]:
+        month = Budget(usd_per_month=10.0)
+        each: dict[str, Any] = {"budget": month, "spent_usd": 2.5, "usd_per_hour": 2.0}
+        return [
+            BudgetView(kind=BudgetKind.POOL, name="default", **each),
+            BudgetView(kind=BudgetKind.USER, name="admin", **each),
+        ]
 
     def cost(self) -> CostView:
         return CostView(

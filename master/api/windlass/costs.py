@@ -75,6 +75,7 @@ async def costs(
         by,
         usernames=users,
         is_visible=lambda job_id: services.jobs.is_visible(job_id, visible),
+        projects=await services.costs.projects(lines) if by is GroupBy.PROJECT else None,
     )
     total = CostSum("total")
     for line in lines:

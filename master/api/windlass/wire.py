@@ -31,7 +31,7 @@ def instance(view: InstanceView, now: float) -> Instance:
     return {
         "id": view.id,
         "pool": view.pool,
-        "offer": _offer(view.offer),
+        "offer": shown_offer(view.offer),
         "slots": view.slots,
         "usdPerHour": view.usd_per_hour,
         "usd": view.usd,
@@ -51,13 +51,13 @@ def instance(view: InstanceView, now: float) -> Instance:
 
 def blocked(view: types.BlockedOffer) -> BlockedOffer:
     return {
-        "offer": _offer(view.offer),
+        "offer": shown_offer(view.offer),
         "reason": view.reason,
         "until": epoch(view.until),
     }
 
 
-def _offer(key: OfferKey) -> Offer:
+def shown_offer(key: OfferKey) -> Offer:
     return {
         "provider": key.provider,
         "region": key.region,

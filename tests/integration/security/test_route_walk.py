@@ -335,6 +335,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/trial-source-info": OWNED,
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
+    "GET /api/v1/windlass/fleet/timeline": READ,
+    "GET /api/v1/windlass/fleet/budgets": READ,
     "POST /api/v1/windlass/fleet/offers/retry": ADMINS,
     "GET /api/v1/windlass/fleet/bakes": READ,
     "POST /api/v1/windlass/fleet/bakes": ADMINS,

@@ -39,6 +39,7 @@ GET /windlass/fleet
 GET /windlass/fleet/bakes
 GET /windlass/fleet/offers
 GET /windlass/fleet/plan
+GET /windlass/fleet/timeline
 GET //debug/prom/metrics
 GET //prom/det-http-sd-config
 POST /preview-hp-search
@@ -283,6 +284,7 @@ GET /windlass/jobs/{job_id}
 GET /windlass/jobs/{job_id}/explain
 GET /tasks
 GET //tasks
+GET /windlass/fleet/budgets
 GET /windlass/fleet/costs
 GET /windlass/pools
 GET //prom/det-state-metrics

@@ -22,6 +22,7 @@ from provisioner.money.budgets import (
     UserSpending,
     WhenSpent,
 )
+from provisioner.planning.budget_views import budget_views
 from provisioner.planning.plan_types import Machine, MachinePhase, Plan, PlanInput, PoolInput
 from provisioner.planning.planner import plan
 from provisioner.types import Gang, Node, Offer, PoolDemand, PoolSettings
@@ -329,3 +330,29 @@ def test_a_month_ends_below_its_budget_and_the_next_one_begins() -> None:
         await world.stop()
 
     on_virtual_time(days())
+
+
+def test_budgets_are_shown_with_what_counts_against_them() -> None:
+    month, hour = PoolBudget(usd_per_month=100.0), Budget(usd_per_hour=5.0)
+    machines = (up("m", an_offer(4, 8.0)), coming("n", an_offer(4, 2.0)))
+    state = PlanInput(
+        now=0.0,
+        pools=(
+            PoolInput(
+                settings=PoolSettings(pool="gpu", budget=month),
+                offers=(),
+                demand=PoolDemand(pool="gpu"),
+                machines=machines,
+            ),
+            PoolInput(
+                settings=PoolSettings(pool="free"), offers=(), demand=PoolDemand(pool="free")
+            ),
+        ),
+        budget=ClusterBudget(users={"ann": hour}),
+        spending=Spending(
+            pools={"gpu": 30.0},
+            users=UserSpending(month_usd={"ann": 7.0, "bob": 1.0}, usd_per_hour={"ann": 4.0}),
+        ),
+    )
+    shown = [(x.kind.value, x.name, x.spent_usd, x.usd_per_hour) for x in budget_views(state)]
+    assert shown == [("pool", "gpu", 30.0, 10.0), ("user", "ann", 7.0, 4.0)]

@@ -25,6 +25,7 @@ class GroupBy(StrEnum):
 
     POOL = "pool"
     USER = "user"
+    PROJECT = "project"
     EXPERIMENT = "experiment"
     JOB = "job"
     INSTANCE = "instance"

@@ -3436,6 +3436,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/fleet/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Of the cluster, of pools that the caller is shown, and of users whose work the caller may see. */
+        get: operations["windlass_budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/fleet/costs": {
         parameters: {
             query?: never;
@@ -3499,6 +3516,23 @@ export interface paths {
         put?: never;
         /** @description The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written. */
         post: operations["windlass_plan_for"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/fleet/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What each machine did when. Dollars are those of the ledger. */
+        get: operations["windlass_timeline"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4524,6 +4558,22 @@ export interface components {
             pagination: components["schemas"]["Pagination"];
             workspaceIds: number[];
         };
+        /**
+         * @description Whose a budget is.
+         * @enum {string}
+         */
+        BudgetKind: "cluster" | "pool" | "user";
+        BudgetRow: {
+            kind: components["schemas"]["BudgetKind"];
+            name: string;
+            spentUsd: number;
+            usdPerHour: number | null;
+            usdPerHourNow: number;
+            usdPerMonth: number | null;
+        };
+        BudgetsReply: {
+            budgets: components["schemas"]["BudgetRow"][];
+        };
         ChangedWorkspaceReply: {
             namespaceBindings: {
                 [key: string]: unknown;
@@ -5162,7 +5212,7 @@ export interface components {
          * @description What costs are summed up by.
          * @enum {string}
          */
-        GroupBy: "pool" | "user" | "experiment" | "job" | "instance" | "month";
+        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month";
         GroupDetails: {
             groupId: number;
             name: string;
@@ -5547,6 +5597,17 @@ export interface components {
              * @enum {string}
              */
             level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+        };
+        MachineLife: {
+            exists: boolean;
+            id: string;
+            offer: components["schemas"]["Offer"];
+            pool: string;
+            reason: string;
+            slots: number;
+            spans: components["schemas"]["TimeSpan"][];
+            usd: number | null;
+            usdPerHour: number | null;
         };
         /**
          * @description How capacity is sold. In the order in which the planner prefers them at an equal price.
@@ -6763,6 +6824,11 @@ export interface components {
             /** @default [] */
             runIds?: number[];
         };
+        /**
+         * @description What a machine did.
+         * @enum {string}
+         */
+        SpanKind: "queued" | "boot" | "busy" | "idle" | "ending" | "lost" | "stopped";
         StartedRunReply: {
             storageId?: number;
         };
@@ -6925,6 +6991,21 @@ export interface components {
         };
         TestedWebhookReply: {
             completed: boolean;
+        };
+        TimelineReply: {
+            machines: components["schemas"]["MachineLife"][];
+            /** Format: date-time */
+            since: string;
+            total: number;
+            /** Format: date-time */
+            until: string;
+        };
+        TimeSpan: {
+            /** Format: date-time */
+            end: string;
+            kind: components["schemas"]["SpanKind"];
+            /** Format: date-time */
+            start: string;
         };
         TokenInfo: {
             /** Format: date-time */
@@ -15809,6 +15890,35 @@ export interface operations {
             };
         };
     };
+    windlass_budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_costs: {
         parameters: {
             query?: {
@@ -15953,6 +16063,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlanReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_timeline: {
+        parameters: {
+            query?: {
+                /** @description How far back it goes. */
+                hours?: number;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineReply"];
                 };
             };
             /** @description Failure */

@@ -55,6 +55,12 @@ const ROUTES = [
   route("jupyter-lab/:task/logs", () => import("./pages/task_logs.js")),
   route("shell/:task/logs", () => import("./pages/task_logs.js")),
   route("tensor-board/:task/logs", () => import("./pages/task_logs.js")),
+  route("costs", () => import("./pages/costs.js")),
+  route("fleet", () => import("./pages/fleet_timeline.js")),
+  route("fleet/timeline", () => import("./pages/fleet_timeline.js")),
+  route("fleet/offers", () => import("./pages/fleet_offers.js")),
+  route("clusters/historical-usage", () => import("./pages/usage.js")),
+  route("clusters/logs", () => import("./pages/master_log.js")),
 ];
 
 /**

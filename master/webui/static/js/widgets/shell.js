@@ -22,6 +22,7 @@ const PLACES = [
     key: "g t",
     begins: ["tasks", "command", "jupyter-lab", "shell", "tensor-board"],
   },
+  { title: "Fleet and costs", path: "fleet/timeline", key: "g f", begins: ["fleet", "costs"] },
   { title: "Models", path: "models", key: "g m", begins: ["models"] },
   { title: "Workspaces", path: "workspaces", key: "g w", begins: ["workspaces"] },
   { title: "Admin", path: "admin", key: "g a", begins: ["admin", "templates", "config-policies", "webhooks"] },

@@ -1,0 +1,39 @@
+// What pages of machines and money have in common: their title and the way from one to the next.
+
+import { useEffect } from "../../vendor/hooks.js";
+import { component, h } from "../html.js";
+import { href } from "../router.js";
+import { Tabs } from "../widgets/tabs.js";
+
+const TABS = /** @type {const} */ ([
+  { id: "fleet/timeline", title: "Machines" },
+  { id: "fleet/offers", title: "Offers" },
+  { id: "costs", title: "Costs" },
+  { id: "clusters/historical-usage", title: "Usage" },
+  { id: "clusters/logs", title: "Master log" },
+]);
+
+export const FleetPage = component(
+  /**
+   * @param {object} props
+   * @param {typeof TABS[number]["id"]} props.current
+   * @param {string} props.title
+   * @param {import("../html.js").Children} [props.controls]
+   * @param {import("../html.js").Children} props.children
+   */
+  ({ current, title, controls, children }) => {
+    useEffect(() => void (document.title = `${title} · Windlass`), [title]);
+    return h(
+      "section",
+      { class: "full" },
+      h("div", { class: "title" }, h("h1", null, title), controls),
+      Tabs({ label: "Machines and money", tabs: TABS.map((tab) => ({ ...tab, href: href(tab.id) })), current }),
+      children,
+    );
+  },
+);
+
+/** A figure with what it counts, for a list of facts. @param {string} name @param {string} text @param {string} hint */
+export function fact(name, text, hint) {
+  return h("div", { key: name, title: hint }, h("dt", null, name), h("dd", null, text));
+}

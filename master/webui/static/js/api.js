@@ -38,8 +38,13 @@ export async function ok(call) {
   const { data, error, response } = await answered(call);
   if (response.ok) return /** @type {Data} */ (data);
   if (response.status === 401) isSessionOver.value = true;
-  const body = /** @type {{ message?: unknown } | undefined} */ (typeof error === "object" ? error : undefined);
-  throw new ApiError(response.status, String(body?.message ?? `The master answered ${response.status}.`));
+  throw new ApiError(response.status, sentenceOf(error) ?? `The master answered ${response.status}.`);
+}
+
+/** The master's own words; a proxy before it has none. @param {unknown} error */
+function sentenceOf(error) {
+  const isBody = typeof error === "object" && error !== null && "message" in error;
+  return isBody ? String(error.message) : null;
 }
 
 /**
@@ -60,7 +65,7 @@ export async function lines(call) {
 }
 
 /**
- * @template {{ response: Response }} Answer
+ * @template {{ error?: unknown, response: Response }} Answer
  * @param {Promise<Answer>} call
  */
 async function answered(call) {
@@ -72,7 +77,7 @@ async function answered(call) {
     isAway.value = true;
     throw new AwayError("The master does not answer.");
   }
-  isAway.value = AWAY.has(answer.response.status);
+  isAway.value = AWAY.has(answer.response.status) && sentenceOf(answer.error) === null;
   if (isAway.value) throw new AwayError("The master does not answer.");
   return answer;
 }

@@ -1,6 +1,6 @@
 // Begins here: shows the page of the address, and another one when the address changes.
 
-import { useEffect, useErrorBoundary, useState } from "../vendor/hooks.js";
+import { useEffect, useErrorBoundary, useRef, useState } from "../vendor/hooks.js";
 import { render } from "../vendor/preact.js";
 import { api, ok } from "./api.js";
 import { component, h } from "./html.js";
@@ -33,11 +33,18 @@ const Page = component(() => {
     );
     return () => void (isWanted = false);
   }, [route]);
+  const place = router.address.value.path.split("/").slice(0, 2).join("/");
+  const before = useRef(place);
+  useEffect(() => {
+    // Screen readers begin to read there; one that only chose another part of a page stays where it is.
+    if (before.current !== place) document.getElementById("main")?.focus({ preventScroll: true });
+    before.current = place;
+  }, [place]);
   if (!found) return NoPage({});
   if (loaded.route !== found.route) return h("p", { class: "note", role: "status" }, "Loading…");
   if (!loaded.module) return Outdated({});
   return Safe({
-    key: router.address.value.path.split("/").slice(0, 2).join("/"),
+    key: place,
     children: loaded.module.default({ params: found.params }),
   });
 });

@@ -58,6 +58,22 @@ export function stateName(state) {
     .replaceAll("_", " ");
 }
 
+/**
+ * A line for a shell, in which each value stays one word, whatever is in it: shell`det task logs ${id}`.
+ *
+ * @param {TemplateStringsArray} texts
+ * @param {...(string | number)} values
+ */
+export function shell(texts, ...values) {
+  return texts.reduce((line, text, at) => line + word(values[at - 1] ?? "") + text);
+}
+
+/** @param {string | number} value */
+function word(value) {
+  const text = String(value);
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
 // Colours of terminals, and what moves a cursor or the direction of text.
 const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 

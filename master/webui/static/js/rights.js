@@ -11,7 +11,10 @@ import { me } from "./store.js";
 
 const EVERY_MS = 60_000;
 
-/** Nothing is allowed until it is known. @returns {May} */
+/** What `useRights` says until it is known: nothing is allowed. @type {May} */
+export const NOT_KNOWN = () => false;
+
+/** @returns {May} */
 export function useRights() {
   const { data } = useLive(
     "rights",
@@ -25,7 +28,7 @@ export function useRights() {
     { everyMs: EVERY_MS },
   );
   const who = me.value;
-  if (!data || !who) return () => false;
+  if (!data || !who) return NOT_KNOWN;
   return (permission, target = {}) => {
     if (!data.byRoles) return who.admin || target.anybody === true || target.owner === who.id;
     return data.held.roles.some((role, index) => {

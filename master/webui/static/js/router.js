@@ -58,6 +58,8 @@ function follow(event) {
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const elsewhere = link.target || link.hasAttribute("download") || link.dataset.reload !== undefined;
   if (elsewhere || link.origin !== location.origin || !link.pathname.startsWith(BASE)) return;
+  const isHere = link.pathname === location.pathname && link.search === location.search;
+  if (isHere && link.hash) return;
   event.preventDefault();
   go(link.href);
 }

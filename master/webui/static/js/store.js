@@ -15,10 +15,13 @@ const MOST_NOTICES = 5;
 let count = 0;
 
 /**
+ * What stands there already is not said twice.
+ *
  * @param {string} text
  * @param {"note" | "problem"} [kind]
  */
 export function say(text, kind = "note") {
+  if (notices.peek().some((notice) => notice.text === text && notice.kind === kind)) return;
   count += 1;
   notices.value = [...notices.peek(), { id: count, text, kind }].slice(-MOST_NOTICES);
 }

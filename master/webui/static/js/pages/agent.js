@@ -5,11 +5,11 @@ import { api, ok } from "../api.js";
 import { fullTime, stateName, time } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
-import { useMay } from "../permissions.js";
+import { NOT_KNOWN, useRights } from "../rights.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { agentState, slotState, taskHref } from "../widgets/slot_map.js";
 import { State } from "../widgets/state.js";
 import { AgentActions } from "./agent_actions.js";
@@ -28,10 +28,10 @@ export default component(
       ]);
       return { agent, summaries: tasks.allocationIdToSummary };
     });
-    const may = useMay("PERMISSION_TYPE_UPDATE_AGENTS");
+    const rights = useRights();
+    const may = rights("UPDATE_AGENTS");
     useEffect(() => void (document.title = `${id} · Windlass`), [id]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const { agent, summaries } = data;
     const pool = agent.resourcePools[0] ?? "";
     return h(
@@ -45,7 +45,8 @@ export default component(
         State({ state: agentState(agent) }),
         may && AgentActions({ agent, done: refresh }),
       ),
-      may === false &&
+      !may &&
+        rights !== NOT_KNOWN &&
         h(
           "p",
           { class: "note" },
@@ -66,7 +67,7 @@ export default component(
         ],
       }),
       h("h2", null, "Slots"),
-      Slots({ agent, summaries, may: may === true, done: refresh }),
+      Slots({ agent, summaries, may, done: refresh }),
       h("h2", null, "Containers"),
       Containers({ agent, summaries }),
       Command({ text: "det slot list" }),

@@ -5,10 +5,10 @@ import { api, ok } from "../api.js";
 import { count, fullTime, time } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
-import { useMay } from "../permissions.js";
+import { useRights } from "../rights.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { SlotMap, agentState } from "../widgets/slot_map.js";
 import { State } from "../widgets/state.js";
 import { Join } from "./join.js";
@@ -26,10 +26,9 @@ export default component(
   (_props) => {
     useEffect(() => void (document.title = "Cluster · Windlass"), []);
     const { data, error, refresh } = useLive("cluster", readCluster, { everyMs: EVERY_MS });
-    const may = useMay("PERMISSION_TYPE_UPDATE_AGENTS");
+    const may = useRights()("UPDATE_AGENTS");
     const [joins, setJoins] = useState(false);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const { pools, agents, total, summaries, queues } = data;
     const used = pools.reduce((sum, pool) => sum + pool.slotsUsed, 0);
     const slots = pools.reduce((sum, pool) => sum + pool.slotsAvailable, 0);

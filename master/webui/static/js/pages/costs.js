@@ -1,16 +1,18 @@
 // What machines of elastic pools cost, for whom and why, and what is left of budgets: `costs`.
 
 import { api, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { months, usd } from "../money.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { Problem } from "../widgets/problem.js";
 import { Table } from "../widgets/table.js";
 import { listed } from "../widgets/windows.js";
 import { Budgets } from "./budgets.js";
-import { FleetPage, fact } from "./fleet_tabs.js";
+import { FleetPage } from "./fleet_tabs.js";
 
 /** @typedef {import("../store.js").Schemas["CostRow"]} CostRow */
 /** @typedef {import("../store.js").Schemas["GroupBy"]} GroupBy */
@@ -116,12 +118,15 @@ export default component(
         Budgets({}),
         h("h2", null, by === "month" || shown === "all" ? "All months" : `${shown || "This month"} (UTC)`),
         data &&
-          h(
-            "dl",
-            { class: "facts" },
-            fact("All of it", usd(data.total.usd), "The sum of the rows below"),
-            CAUSES.map(({ key, title, hint }) => fact(title, usd(data.total[key]), hint)),
-          ),
+          Facts({
+            facts: [
+              ["All of it", usd(data.total.usd), "The sum of the rows below"],
+              ...CAUSES.map(
+                ({ key, title, hint }) =>
+                  /** @type {import("../widgets/facts.js").Fact} */ ([title, usd(data.total[key]), hint]),
+              ),
+            ],
+          }),
         error && !data
           ? Problem({ error, retry: refresh })
           : Table({
@@ -136,7 +141,12 @@ export default component(
                 "Machines that somebody else pays for, such as those of static pools, have no price here.",
               ),
             }),
-        Command({ text: `det fleet costs --by ${by}${month && by !== "month" ? ` --month ${month}` : ""}` }),
+        Command({
+          text:
+            month && by !== "month"
+              ? shell`det fleet costs --by ${by} --month ${month}`
+              : shell`det fleet costs --by ${by}`,
+        }),
       ),
     });
   },
@@ -148,18 +158,18 @@ const Fleet = component(() => {
   const saved = data.alwaysOnUsd - data.usd;
   return group(
     h("h2", null, "Since the first launch"),
-    h(
-      "dl",
-      { class: "facts" },
-      fact("Now", `${usd(data.usdPerHour)} per hour`, "What all machines that exist cost together"),
-      fact("So far", usd(data.usd), "Of all machines since the first launch, those that are gone included"),
-      fact("Always on", usd(data.alwaysOnUsd), "A fleet of the most machines there were at once that never ends"),
-      fact(
-        "Saved",
-        data.alwaysOnUsd > 0 ? `${usd(saved)} (${Math.round((100 * saved) / data.alwaysOnUsd)}%)` : "",
-        "Always on, less what it cost so far",
-      ),
-    ),
+    Facts({
+      facts: [
+        ["Now", `${usd(data.usdPerHour)} per hour`, "What all machines that exist cost together"],
+        ["So far", usd(data.usd), "Of all machines since the first launch, those that are gone included"],
+        ["Always on", usd(data.alwaysOnUsd), "A fleet of the most machines there were at once that never ends"],
+        [
+          "Saved",
+          data.alwaysOnUsd > 0 ? `${usd(saved)} (${Math.round((100 * saved) / data.alwaysOnUsd)}%)` : "",
+          "Always on, less what it cost so far",
+        ],
+      ],
+    }),
     Command({ text: "det fleet costs" }),
   );
 });

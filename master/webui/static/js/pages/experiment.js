@@ -2,12 +2,13 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { bytes, duration, fullTime, percent, time, value } from "../format.js";
+import { bytes, duration, fullTime, percent, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
-import { Problem } from "../widgets/problem.js";
+import { Facts } from "../widgets/facts.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
 import { Actions } from "./experiment_actions.js";
@@ -39,8 +40,7 @@ export default component(
     );
     const name = data?.name ?? `Experiment ${params.experiment}`;
     useEffect(() => void (document.title = `${name} · Windlass`), [name]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     return h(
       "section",
       { class: tab === "trials" || tab === "logs" ? "full" : "" },
@@ -78,6 +78,7 @@ const Overview = component(
     const isOver = OVER.has(experiment.state);
     const { data } = useTrials(experiment.id, MOST_CURVES);
     const best = number(experiment.bestTrialSearcherMetric);
+    /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(experiment.progress))],
       [
@@ -113,18 +114,12 @@ const Overview = component(
       "div",
       null,
       experiment.description && h("p", null, experiment.description),
-      h(
-        "dl",
-        { class: "facts" },
-        facts
-          .filter(([, fact]) => fact !== "" && fact !== null)
-          .map(([title, fact]) => h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact))),
-      ),
+      Facts({ facts }),
       data &&
         data.pagination.total > MOST_CURVES &&
         h("p", { class: "note" }, `Curves of the best ${MOST_CURVES} of ${data.pagination.total} trials.`),
       data && MetricCharts({ trials: data.trials, best: experiment.bestTrialId, isOver }),
-      Command({ text: `det experiment describe ${experiment.id}` }),
+      Command({ text: shell`det experiment describe ${experiment.id}` }),
     );
   },
 );
@@ -151,7 +146,7 @@ const Configuration = component(
       h("pre", { tabIndex: 0, "aria-label": "Configuration as submitted" }, experiment.originalConfig),
       h("h2", null, "As it runs, with templates, policies and defaults"),
       h("pre", { tabIndex: 0, "aria-label": "Configuration as it runs" }, JSON.stringify(experiment.config, null, 2)),
-      Command({ text: `det experiment config ${experiment.id}` }),
+      Command({ text: shell`det experiment config ${experiment.id}` }),
     ),
 );
 
@@ -160,7 +155,7 @@ const Logs = component(
   ({ experiment }) => {
     const { data, error, refresh } = useTrials(experiment.id, MOST_CURVES);
     const chosen = Number(address.value.query.get("trial") ?? 0) || data?.trials[0]?.id;
-    if (!data) return error ? Problem({ error, retry: refresh }) : null;
+    if (!data) return pending({ error, refresh });
     if (!chosen) return h("p", { class: "empty" }, "No trials yet, so no logs.");
     const trial = data.trials.find((one) => one.id === chosen);
     return h(

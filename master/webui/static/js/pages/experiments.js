@@ -8,6 +8,7 @@ import { bind } from "../keys.js";
 import { useLive } from "../live.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { Search } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -132,14 +133,7 @@ export default component(
         h(
           "form",
           { class: "bar", onSubmit: (event) => event.preventDefault() },
-          h("input", {
-            id: "filter",
-            type: "search",
-            placeholder: "Name contains (f)",
-            "aria-label": "Name contains",
-            value: chosen.name,
-            onChange: (event) => choose({ name: event.currentTarget.value }),
-          }),
+          Search({ label: "Name contains", value: chosen.name, onChange: (name) => choose({ name }) }),
           h(
             "select",
             {

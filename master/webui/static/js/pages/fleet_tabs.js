@@ -32,8 +32,3 @@ export const FleetPage = component(
     );
   },
 );
-
-/** A figure with what it counts, for a list of facts. @param {string} name @param {string} text @param {string} hint */
-export function fact(name, text, hint) {
-  return h("div", { key: name, title: hint }, h("dt", null, name), h("dd", null, text));
-}

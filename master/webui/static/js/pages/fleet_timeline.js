@@ -7,10 +7,11 @@ import { useLive } from "../live.js";
 import { usd } from "../money.js";
 import { address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { Table } from "../widgets/table.js";
 import { Timeline } from "../widgets/timeline.js";
 import { listed } from "../widgets/windows.js";
-import { FleetPage, fact } from "./fleet_tabs.js";
+import { FleetPage } from "./fleet_tabs.js";
 
 /** @typedef {import("../store.js").Schemas["MachineLife"]} Life */
 /** @typedef {import("../store.js").Schemas["TimeSpan"]} TimeSpan */
@@ -155,17 +156,17 @@ const Drawn = component(
     const markets = [...new Set(machines.map((life) => life.offer.market))].sort();
     const known = machines.map((life) => life.usd).filter((one) => one !== null);
     return group(
-      h(
-        "dl",
-        { class: "facts" },
-        fact("Machines", `${machines.filter((life) => life.exists).length} now`, "Those asked for included"),
-        fact(
-          "Cost so far",
-          usd(known.length ? known.reduce((all, one) => all + one, 0) : null) +
-            (known.length < machines.length ? `, ${count(machines.length - known.length, "unknown price")}` : ""),
-          "Of the machines below, each from its launch on",
-        ),
-      ),
+      Facts({
+        facts: [
+          ["Machines", `${machines.filter((life) => life.exists).length} now`, "Those asked for included"],
+          [
+            "Cost so far",
+            usd(known.length ? known.reduce((all, one) => all + one, 0) : null) +
+              (known.length < machines.length ? `, ${count(machines.length - known.length, "unknown price")}` : ""),
+            "Of the machines below, each from its launch on",
+          ],
+        ],
+      }),
       total > machines.length && h("p", { class: "note" }, `The newest ${machines.length} of ${total}.`),
       h(
         "ul",

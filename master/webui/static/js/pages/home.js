@@ -8,7 +8,8 @@ import { useLive } from "../live.js";
 import { ROOT, href } from "../router.js";
 import { me } from "../store.js";
 import { Command } from "../widgets/command.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
+import { ShortTable } from "../widgets/short_table.js";
 import { State } from "../widgets/state.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
@@ -51,7 +52,7 @@ const Mine = component(
       });
       return ok(api.GET("/api/v1/experiments", { params: { query: { ...query, userIds: [userId] } }, signal }));
     });
-    if (!data) return error ? Problem({ error, retry: refresh }) : h("p", { class: "note" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     if (!data.experiments.length) {
       return h(
         "div",
@@ -107,42 +108,28 @@ const Pools = component(() => {
   const { data, error, refresh } = useLive("resource pools", (signal) =>
     ok(api.GET("/api/v1/resource-pools", { signal })),
   );
-  if (!data) return error ? Problem({ error, retry: refresh }) : null;
+  if (!data) return pending({ error, refresh });
   return h(
     "div",
     null,
     h("h2", null, "Resource pools"),
-    h(
-      "div",
-      { class: "scrolls", tabIndex: 0, role: "region", "aria-label": "Resource pools" },
-      h(
-        "table",
-        null,
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            ["Pool", "Agents", "Slots used", "Slots"].map((name) => h("th", { key: name, scope: "col" }, name)),
-          ),
-        ),
-        h(
-          "tbody",
-          null,
-          data.resourcePools.map((pool) =>
-            h(
-              "tr",
-              { key: pool.name },
-              h("th", { scope: "row" }, pool.name),
-              [pool.numAgents, pool.slotsUsed, pool.slotsAvailable].map((one, at) =>
-                h("td", { key: at, class: "number" }, one),
-              ),
-            ),
-          ),
-        ),
-      ),
-    ),
+    ShortTable({
+      label: "Resource pools",
+      rows: data.resourcePools,
+      rowKey: (pool) => pool.name,
+      columns: [
+        { title: "Pool", cell: ({ name }) => h("a", { href: href(`queue/${encodeURIComponent(name)}`) }, name) },
+        { title: "Agents", isNumber: true, cell: (pool) => pool.numAgents },
+        { title: "Slots used", isNumber: true, cell: (pool) => pool.slotsUsed },
+        {
+          title: "Slots",
+          isNumber: true,
+          hint: "Of agents that are connected and enabled",
+          cell: (pool) => pool.slotsAvailable,
+        },
+      ],
+      empty: "No pools yet: resource_pools of master.yaml names them.",
+    }),
     Command({ text: "det resource-pool list" }),
   );
 });

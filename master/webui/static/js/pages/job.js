@@ -6,7 +6,7 @@ import { number } from "../api.js";
 import { component, h } from "../html.js";
 import { href } from "../router.js";
 import { Facts } from "../widgets/facts.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Explained, useExplanation } from "./job_why.js";
 
@@ -17,8 +17,7 @@ export default component(
     const { data, error, refresh } = useExplanation(id);
     const name = data?.job.name ?? `Job ${id}`;
     useEffect(() => void (document.title = `${name} · Windlass`), [name]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const { job } = data;
     const queue = href(`queue/${encodeURIComponent(job.resourcePool)}`, { job: job.jobId });
     return h(

@@ -1,13 +1,13 @@
 // Why a job waits, what would help, when it should start, and what it holds: what `det job explain` says.
 
 import { api, ok } from "../api.js";
-import { count, fullTime, stateName, time } from "../format.js";
+import { count, fullTime, shell, stateName, time } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
@@ -24,7 +24,7 @@ export const Why = component(
   /** @param {{ jobId: string }} props */
   ({ jobId }) => {
     const { data, error, refresh } = useExplanation(jobId);
-    if (!data) return error ? Problem({ error, retry: refresh }) : h("p", { class: "note" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     return Explained({ explanation: data });
   },
 );
@@ -41,7 +41,7 @@ export const Explained = component(
       waitingTotal > waiting.length &&
         h("p", { class: "note" }, `${count(waitingTotal - waiting.length, "more request")} of it waiting.`),
       holding.map((one) => Holding({ key: one.allocationId, one })),
-      Command({ text: `det job explain ${job.jobId}` }),
+      Command({ text: shell`det job explain ${job.jobId}` }),
     ),
 );
 

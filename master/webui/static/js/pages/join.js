@@ -2,7 +2,7 @@
 
 import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
+import { fullTime, shell, time } from "../format.js";
 import { component, group, h } from "../html.js";
 import { ROOT } from "../router.js";
 import { Command } from "../widgets/command.js";
@@ -11,7 +11,7 @@ import { Dialog } from "../widgets/dialog.js";
 /** @typedef {import("../store.js").Schemas["NewJoinTokenReply"]} Made */
 
 export const Join = component(
-  /** @param {{ pools: string[], may: boolean | null, onClose: () => void }} props */
+  /** @param {{ pools: string[], may: boolean, onClose: () => void }} props */
   ({ pools, may, onClose }) => {
     const [pool, setPool] = useState(pools[0] ?? "default");
     const [made, setMade] = useState(/** @type {Made | null} */ (null));
@@ -51,7 +51,7 @@ export const Join = component(
                 h("p", { class: "buttons" }, h("button", { type: "submit" }, "Make a token")),
               )
             : h("p", { class: "note" }, "Tokens are made by who may update agents (update_agents): administrators."),
-        Command({ text: `det master join-token create ${pool}` }),
+        Command({ text: shell`det master join-token create ${pool}` }),
         h("p", null, h("a", { href: `${ROOT}docs/agents-on-prem` }, "Agents on your own machines")),
       ),
     });
@@ -67,8 +67,8 @@ const Line = component(
       h("p", null, "Run this on the machine. The token is shown this once:"),
       Command({
         text:
-          `windlass agent join ${masterUrl} --token ${token}` +
-          (certFingerprint ? ` --cert-fingerprint ${certFingerprint}` : ""),
+          shell`windlass agent join ${masterUrl} --token ${token}` +
+          (certFingerprint ? shell` --cert-fingerprint ${certFingerprint}` : ""),
       }),
       joinToken.expiresAt &&
         h("p", { class: "note", title: fullTime(joinToken.expiresAt) }, `It expires ${time(joinToken.expiresAt)}.`),

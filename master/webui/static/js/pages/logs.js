@@ -1,6 +1,7 @@
 // The log of a trial, for the pages of trials and experiments.
 
 import { api, lines } from "../api.js";
+import { shell } from "../format.js";
 import { component, group } from "../html.js";
 import { address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
@@ -41,7 +42,7 @@ export const TrialLogs = component(
             return /** @type {TrialLog[]} */ (await lines(call));
           },
       }),
-      Command({ text: `det trial logs ${trial}` }),
+      Command({ text: shell`det trial logs ${trial}` }),
     );
   },
 );

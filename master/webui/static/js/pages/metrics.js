@@ -34,7 +34,7 @@ export const MetricCharts = component(
     const only = query.get("metric") ?? "";
     const known = metricsOf(trials);
     const shown = (only ? known.filter((metric) => metric === only) : known).slice(0, MOST_METRICS);
-    const ids = trials.map((trial) => trial.id);
+    const ids = trials.map((trial) => trial.id).sort((a, b) => a - b);
     const { data, error, refresh } = useLive(
       `metrics ${ids.join()} ${shown.join()}`,
       async (signal) => {

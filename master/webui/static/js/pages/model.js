@@ -1,15 +1,16 @@
 // One model: what it is, and its versions.
 
 import { api, number, ok } from "../api.js";
-import { fullTime, time, value } from "../format.js";
+import { fullTime, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
 import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
-import { Facts, Heading, pending } from "../widgets/page.js";
+import { Heading, pending } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
 
@@ -98,7 +99,7 @@ export default component(
           h("code", null, `det model register-version ${model.id} CHECKPOINT_UUID`),
         ),
       }),
-      Command({ text: `det model list-versions ${model.id}` }),
+      Command({ text: shell`det model list-versions ${model.id}` }),
     );
   },
 );

@@ -1,15 +1,16 @@
 // One version of a model: its notes, where it comes from, its metrics, how to download it.
 
 import { api, number, ok } from "../api.js";
-import { bytes, fullTime, stateName, time, value } from "../format.js";
+import { bytes, fullTime, shell, stateName, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
 import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
-import { Facts, Heading, pending } from "../widgets/page.js";
+import { Heading, pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 import { MetricCharts } from "./metrics.js";
 
@@ -64,8 +65,8 @@ export default component(
       Metrics({ training }),
       training.trialId !== null && TrialCurves({ key: training.trialId, trial: training.trialId }),
       h("h2", null, "Download"),
-      Command({ text: `det checkpoint download ${checkpoint.uuid}` }),
-      Command({ text: `det model describe ${model.id} --version ${version.version}` }),
+      Command({ text: shell`det checkpoint download ${checkpoint.uuid}` }),
+      Command({ text: shell`det model describe ${model.id} --version ${version.version}` }),
     );
   },
 );

@@ -1,6 +1,7 @@
 // The notes of a project, each with a name.
 
 import { api, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
@@ -85,7 +86,7 @@ export default component(
             ),
         ),
       ),
-      Command({ text: `det project describe '${project.workspaceName}' '${project.name}'` }),
+      Command({ text: shell`det project describe ${project.workspaceName} ${project.name}` }),
     );
   },
 );

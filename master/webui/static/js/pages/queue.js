@@ -2,12 +2,13 @@
 
 import { useEffect, useLayoutEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { useLive } from "../live.js";
 import { address, choose, go, href } from "../router.js";
 import { Command } from "../widgets/command.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -76,8 +77,7 @@ export default component(
       ok(api.GET("/api/v1/resource-pools", { signal })),
     );
     useEffect(() => void (document.title = `Queue ${params.pool ?? ""} · Windlass`), [params.pool]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const pools = data.resourcePools;
     const name = params.pool ?? (pools.find((one) => one.defaultComputePool) ?? pools[0])?.name;
     const pool = pools.find((one) => one.name === name);
@@ -157,7 +157,7 @@ const Queue = component(
           ),
         ),
       !chosen && h("p", { class: "note" }, "Select a job (x) to see what it waits for, and to move it."),
-      Command({ text: `det job list --resource-pool ${pool.name}` }),
+      Command({ text: shell`det job list --resource-pool ${pool.name}` }),
     );
   },
 );

@@ -1,6 +1,7 @@
 // The kinds of tasks that users start, one list for each: how the master and `det` call them, and what a row shows.
 
 import { api, ok } from "../api.js";
+import { shell } from "../format.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 
@@ -75,7 +76,7 @@ export const KINDS = [
     det: "notebook",
     page: "jupyter-lab",
     start: "det notebook start",
-    connect: (id) => `det notebook open ${id}`,
+    connect: (id) => shell`det notebook open ${id}`,
     load: async (offset, limit, signal) => {
       const query = { ...NEWEST, offset, limit };
       const found = await ok(api.GET("/api/v1/notebooks", { params: { query }, signal }));
@@ -103,7 +104,7 @@ export const KINDS = [
     det: "shell",
     page: null,
     start: "det shell start",
-    connect: (id) => `det shell open ${id}`,
+    connect: (id) => shell`det shell open ${id}`,
     load: async (offset, limit, signal) => {
       const query = { ...NEWEST, offset, limit };
       const found = await ok(api.GET("/api/v1/shells", { params: { query }, signal }));
@@ -117,7 +118,7 @@ export const KINDS = [
     det: "tensorboard",
     page: "tensorboard",
     start: "det tensorboard start EXPERIMENT_ID",
-    connect: (id) => `det tensorboard open ${id}`,
+    connect: (id) => shell`det tensorboard open ${id}`,
     load: async (offset, limit, signal) => {
       const query = { ...NEWEST, offset, limit };
       const found = await ok(api.GET("/api/v1/tensorboards", { params: { query }, signal }));

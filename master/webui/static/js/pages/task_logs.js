@@ -2,12 +2,13 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, lines, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { LogView } from "../widgets/log_view.js";
-import { Problem } from "../widgets/problem.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 
 /** @typedef {import("../store.js").Schemas["TaskLog"]} TaskLog */
@@ -23,8 +24,7 @@ export default component(
         (await ok(api.GET("/api/v1/tasks/{task_id}", { params: { path: { task_id: id } }, signal }))).task,
     );
     useEffect(() => void (document.title = `Log of ${id} · Windlass`), [id]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const { query } = address.value;
     const state = data.taskState?.replace("GENERIC_TASK_", "") ?? data.allocations[0]?.state;
     return h(
@@ -59,7 +59,7 @@ export default component(
             return /** @type {TaskLog[]} */ (await lines(call));
           },
       }),
-      Command({ text: `det task logs ${id}` }),
+      Command({ text: shell`det task logs ${id}` }),
     );
   },
 );

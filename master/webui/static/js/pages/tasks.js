@@ -1,7 +1,7 @@
 // What users started beside experiments: notebooks, commands, shells, TensorBoards, generic tasks: `tasks/KIND`.
 
 import { useEffect, useLayoutEffect, useState } from "../../vendor/hooks.js";
-import { duration, fullTime, stateName, time } from "../format.js";
+import { duration, fullTime, shell, stateName, time } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { ROOT, address, choose, href } from "../router.js";
@@ -169,7 +169,7 @@ const Chosen = component(
         !isOver(task) && h("button", { type: "button", class: "plain", onClick: () => ask(true) }, "Kill"),
       ),
       connect && !isOver(task) && Command({ text: connect }),
-      !isOver(task) && Command({ text: `det ${kind.det} kill ${id}` }),
+      !isOver(task) && Command({ text: shell`det ${kind.det} kill ${id}` }),
       asks &&
         Confirm({
           title: `Kill ${stateName(kind.det)} ${task.name || id}?`,

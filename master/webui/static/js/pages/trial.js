@@ -2,12 +2,13 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { bytes, duration, fullTime, percent, time, value } from "../format.js";
+import { bytes, duration, fullTime, percent, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
-import { Problem } from "../widgets/problem.js";
+import { Facts } from "../widgets/facts.js";
+import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
 import { TrialLogs } from "./logs.js";
@@ -33,8 +34,7 @@ export default component(
         (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: id } }, signal }))).trial,
     );
     useEffect(() => void (document.title = `Trial ${params.trial} · Windlass`), [params.trial]);
-    if (!data)
-      return error ? Problem({ error, retry: refresh }) : h("p", { class: "note", role: "status" }, "Loading…");
+    if (!data) return pending({ error, refresh });
     const isOver = OVER.has(data.state);
     return h(
       "section",
@@ -67,6 +67,7 @@ export default component(
 const Overview = component(
   /** @param {{ trial: Trial }} props */
   ({ trial }) => {
+    /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(trial.progress))],
       ["Steps", trial.totalBatchesProcessed],
@@ -74,7 +75,7 @@ const Overview = component(
       ["Restarts", trial.restarts],
       ["Started", h("span", { title: fullTime(trial.startTime) }, time(trial.startTime))],
       ["Ended", time(trial.endTime)],
-      ["Slot time", h("span", { title: "Slots held, times how long" }, duration(trial.wallClockTime))],
+      ["Slot time", duration(trial.wallClockTime), "Slots held, times how long"],
       ["Checkpoints", `${trial.checkpointCount} (${bytes(number(trial.totalCheckpointSize))})`],
       ["Best checkpoint", trial.bestCheckpoint?.uuid ?? ""],
       ["Avoids", trial.avoids.join(", ")],
@@ -83,13 +84,7 @@ const Overview = component(
     return h(
       "div",
       null,
-      h(
-        "dl",
-        { class: "facts" },
-        facts
-          .filter(([, fact]) => fact !== "")
-          .map(([title, fact]) => h("div", { key: String(title) }, h("dt", null, title), h("dd", null, fact))),
-      ),
+      Facts({ facts }),
       h("h2", null, "Hyperparameters"),
       h(
         "table",
@@ -102,7 +97,7 @@ const Overview = component(
           ),
         ),
       ),
-      Command({ text: `det trial describe ${trial.id}` }),
+      Command({ text: shell`det trial describe ${trial.id}` }),
     );
   },
 );

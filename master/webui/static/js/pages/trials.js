@@ -1,7 +1,7 @@
 // The trials of an experiment, by any column.
 
 import { api, number, ok } from "../api.js";
-import { fullTime, time, value } from "../format.js";
+import { fullTime, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
@@ -113,7 +113,7 @@ export const Trials = component(
         onSort: ({ by, descending }) => choose({ sort: by, order: descending ? "down" : "" }),
         empty: h("p", null, "No trials yet: the searcher makes them when the experiment begins."),
       }),
-      Command({ text: `det experiment list-trials ${experiment.id}` }),
+      Command({ text: shell`det experiment list-trials ${experiment.id}` }),
     );
   },
 );

@@ -1,13 +1,15 @@
 // Slot hours of past work, by day, user, label or pool: `clusters/historical-usage`.
 
 import { api, number, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { ROOT, address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { Table } from "../widgets/table.js";
 import { listed } from "../widgets/windows.js";
-import { FleetPage, fact } from "./fleet_tabs.js";
+import { FleetPage } from "./fleet_tabs.js";
 
 /** @typedef {import("../store.js").Schemas["AggregatedEntry"]} Entry */
 /** @typedef {{ name: string, seconds: number }} Used */
@@ -115,11 +117,9 @@ export default component(
       ),
       children: group(
         data &&
-          h(
-            "dl",
-            { class: "facts" },
-            fact("Slot hours", hours(all), "Of all work that you may see, from the first to the last day, in UTC"),
-          ),
+          Facts({
+            facts: [["Slot hours", hours(all), "Of all work that you may see, from the first to the last day, in UTC"]],
+          }),
         Table({
           label: "Usage",
           columns: columnsOf(by.title, all),
@@ -134,7 +134,7 @@ export default component(
           " · ",
           h("a", { href: each, download: `allocations-${from}-${to}.csv` }, "each allocation as CSV"),
         ),
-        Command({ text: `det resources aggregated ${from} ${to}` }),
+        Command({ text: shell`det resources aggregated ${from} ${to}` }),
       ),
     });
   },

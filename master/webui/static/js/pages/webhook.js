@@ -1,14 +1,15 @@
 // One webhook: what it is told of, a test, and what became of the calls.
 
 import { api, ok } from "../api.js";
-import { fullTime, time, value } from "../format.js";
+import { fullTime, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { FormButton } from "../widgets/form.js";
-import { Facts, Heading, pending } from "../widgets/page.js";
+import { Heading, pending } from "../widgets/page.js";
 import { Problem } from "../widgets/problem.js";
 import { ShortTable } from "../widgets/short_table.js";
 import { AdminNav } from "./admin/nav.js";
@@ -56,7 +57,7 @@ export default component(
       }),
       h("h2", null, "Deliveries"),
       deliveries.data ? Deliveries({ rows: deliveries.data.deliveries }) : pending(deliveries),
-      Command({ text: `det webhook deliveries ${id}` }),
+      Command({ text: shell`det webhook deliveries ${id}` }),
     );
   },
 );

@@ -1,14 +1,16 @@
 // One workspace: its projects, who works in it, its pools, templates and policies.
 
 import { api, ok } from "../api.js";
+import { shell } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
 import { go, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
+import { Facts } from "../widgets/facts.js";
 import { FormButton } from "../widgets/form.js";
-import { Facts, Heading, isGone, pending } from "../widgets/page.js";
+import { Heading, isGone, pending } from "../widgets/page.js";
 import { Tabs } from "../widgets/tabs.js";
 import { Deletion } from "./deletion.js";
 import { Members } from "./members.js";
@@ -68,14 +70,13 @@ export default component(
 
 /** @param {string} tab @param {string} name */
 function command(tab, name) {
-  const word = /^[\w.-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
   const commands = {
-    members: `det workspace list-members ${word}`,
-    pools: `det workspace list-pools ${word}`,
-    templates: `det template list -w ${word}`,
-    policies: `det config-policies describe experiment --workspace-name ${word}`,
+    members: shell`det workspace list-members ${name}`,
+    pools: shell`det workspace list-pools ${name}`,
+    templates: shell`det template list -w ${name}`,
+    policies: shell`det config-policies describe experiment --workspace-name ${name}`,
   };
-  return commands[/** @type {keyof typeof commands} */ (tab)] ?? `det workspace list-projects ${word}`;
+  return commands[/** @type {keyof typeof commands} */ (tab)] ?? shell`det workspace list-projects ${name}`;
 }
 
 const Actions = component(

@@ -94,7 +94,14 @@ export function useLogLines(topic, read, follows) {
       before: shifted(first.timestamp, 1),
       signal: new AbortController().signal,
     };
-    const more = (await read(asked)).reverse();
+    let more;
+    try {
+      more = (await read(asked)).reverse();
+    } catch (error) {
+      const problem = error instanceof Error ? error : new Error(String(error));
+      setState((old) => (old.topic === topic ? { ...old, error: problem } : old));
+      return 0;
+    }
     const all = merged(lines, more);
     const added = all.length - lines.length;
     setState((old) =>

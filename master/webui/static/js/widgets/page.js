@@ -25,18 +25,6 @@ export function isGone(error) {
   return error instanceof ApiError && error.status === 404;
 }
 
-export const Facts = component(
-  /** @param {{ facts: [string, Children][] }} props what is empty is left out */
-  ({ facts }) =>
-    h(
-      "dl",
-      { class: "facts" },
-      facts
-        .filter(([, fact]) => fact !== "" && fact !== null && fact !== undefined)
-        .map(([title, fact]) => h("div", { key: title }, h("dt", null, title), h("dd", null, fact))),
-    ),
-);
-
 /** A field that finds by name, in the address. */
 export const Search = component(
   /** @param {{ label: string, value: string, onChange: (value: string) => void }} props */

@@ -4,7 +4,8 @@ import { api, ok } from "../../api.js";
 import { component, h } from "../../html.js";
 import { useLive } from "../../live.js";
 import { Command } from "../../widgets/command.js";
-import { Facts, Heading, pending } from "../../widgets/page.js";
+import { Facts } from "../../widgets/facts.js";
+import { Heading, pending } from "../../widgets/page.js";
 import { AdminNav } from "./nav.js";
 
 export default component(() => {

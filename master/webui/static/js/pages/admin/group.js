@@ -1,6 +1,7 @@
 // One group: its members and its roles.
 
 import { api, ok } from "../../api.js";
+import { shell } from "../../format.js";
 import { component, h } from "../../html.js";
 import { useLive } from "../../live.js";
 import { useRights } from "../../rights.js";
@@ -98,7 +99,7 @@ export default component(
         }),
       h("h2", null, "Roles"),
       HeldRoles({ kind: "group", id, name: group.name }),
-      Command({ text: `det user-group describe ${/^[\w-]+$/.test(group.name) ? group.name : `'${group.name}'`}` }),
+      Command({ text: shell`det user-group describe ${group.name}` }),
     );
   },
 );

@@ -1,7 +1,7 @@
 // One user: what they are, their groups, roles, sessions and access tokens.
 
 import { api, ok } from "../../api.js";
-import { fullTime, time } from "../../format.js";
+import { fullTime, shell, time } from "../../format.js";
 import { component, h } from "../../html.js";
 import { useLive } from "../../live.js";
 import { useRights } from "../../rights.js";
@@ -9,8 +9,9 @@ import { href } from "../../router.js";
 import { me } from "../../store.js";
 import { Act } from "../../widgets/act.js";
 import { Command } from "../../widgets/command.js";
+import { Facts } from "../../widgets/facts.js";
 import { FormButton } from "../../widgets/form.js";
-import { Facts, Heading, pending } from "../../widgets/page.js";
+import { Heading, pending } from "../../widgets/page.js";
 import { SessionTable } from "../session_table.js";
 import { TokenTable } from "../token_table.js";
 import { HeldRoles } from "./held_roles.js";
@@ -68,7 +69,7 @@ export default component(
         h("h2", { key: "tokens" }, "Access tokens"),
         TokenTable({ key: "issued", username: user.username, userId: id }),
       ],
-      Command({ text: `det rbac list-users-roles ${user.username}` }),
+      Command({ text: shell`det rbac list-users-roles ${user.username}` }),
     );
   },
 );

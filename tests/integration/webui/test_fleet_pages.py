@@ -71,7 +71,7 @@ async def test_dollars_on_the_pages_are_those_of_the_ledger(
         assert ledger[cause] > 0, cause
         await expect(row(page, "Costs", "i-7")).to_contain_text(f"${ledger[cause]:.4f}")
     await expect(row(page, "Costs", "<img src=x")).to_contain_text("$2.5000")
-    await expect(page.get_by_role("region", name="Budgets")).to_contain_text("$2.5000$10.0025%")
+    await expect(page.get_by_role("table", name="Budgets")).to_contain_text("$2.5000$10.0025%")
     assert "by=instance" in page.url
     await page.reload()
     await expect(row(page, "Costs", "<img src=x")).to_be_visible()
@@ -95,7 +95,7 @@ async def test_an_offer_says_why_it_is_refused_and_is_tried_again(
     page = await visitor.open("fleet/offers")
     await expect(row(page, "Offers", SPOT)).to_contain_text("no capacity")
     await expect(row(page, "Offers", "on_demand")).to_contain_text("unknown")
-    await page.get_by_role("button", name=f"Try {SPOT} again").click()
+    await page.get_by_role("button", name=f"Try again {SPOT}").click()
     await expect(row(page, "Offers", SPOT)).not_to_contain_text("no capacity")
     offers = (await served.world.ok("GET", "/api/v1/windlass/fleet/offers"))["offers"]
     assert [offer["state"] for offer in offers] == ["open", "open"]

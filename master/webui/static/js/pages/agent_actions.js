@@ -1,10 +1,8 @@
 // Whether an agent, or one of its slots, gets work: enable, disable, drain.
 
-import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
-import { say } from "../store.js";
-import { Confirm } from "../widgets/dialog.js";
+import { Act } from "../widgets/act.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 /** @typedef {"Enable" | "Drain" | "Disable"} Verb */
@@ -18,18 +16,8 @@ const HELP = {
 export const AgentActions = component(
   /** @param {{ agent: Schemas["Agent"], slot?: Schemas["Slot"], done: () => void }} props `slot`: only of this one */
   ({ agent, slot, done }) => {
-    const [asks, ask] = useState(false);
     const what = slot ? `slot ${slot.id} of ${agent.id}` : `agent ${agent.id}`;
     const { enabled, draining } = slot ?? agent;
-    const act = async (/** @type {Verb} */ verb) => {
-      ask(false);
-      try {
-        await change(agent.id, slot?.id, verb);
-      } catch (error) {
-        say(error instanceof Error ? error.message : String(error), "problem");
-      }
-      done();
-    };
     /** @type {Verb[]} */
     const verbs = [];
     if (!enabled || draining) verbs.push("Enable");
@@ -39,27 +27,16 @@ export const AgentActions = component(
       "span",
       { class: "bar" },
       verbs.map((verb) =>
-        h(
-          "button",
-          {
-            key: verb,
-            type: "button",
-            class: "plain",
-            title: HELP[verb],
-            "aria-label": `${verb} ${what}`,
-            onClick: () => (verb === "Disable" ? ask(true) : void act(verb)),
-          },
+        Act({
+          key: verb,
           verb,
-        ),
-      ),
-      asks &&
-        Confirm({
-          title: `Disable ${what}?`,
-          text: HELP.Disable,
-          verb: "Disable",
-          onConfirm: () => void act("Disable"),
-          onClose: () => ask(false),
+          of: what,
+          hint: HELP[verb],
+          act: () => change(agent.id, slot?.id, verb),
+          done,
+          ...(verb === "Disable" ? { question: { title: `Disable ${what}?`, text: HELP.Disable } } : {}),
         }),
+      ),
     );
   },
 );

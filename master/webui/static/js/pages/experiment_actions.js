@@ -24,10 +24,12 @@ export const Actions = component(
    */
   ({ selected, done, phase }) => {
     const [asked, ask] = useState(/** @type {Action | null} */ (null));
+    const [isBusy, setBusy] = useState(false);
     if (!selected.size) return null;
     const them = selected.size === 1 ? `experiment ${[...selected][0]}` : `${selected.size} experiments`;
     const act = async (/** @type {Action} */ action) => {
       ask(null);
+      setBusy(true);
       for (const key of selected) {
         try {
           await ok(api.POST(action.path, { params: { path: { id: Number(key) } } }));
@@ -35,6 +37,7 @@ export const Actions = component(
           say(`Experiment ${key}: ${error instanceof Error ? error.message : error}`, "problem");
         }
       }
+      setBusy(false);
       done();
     };
     return h(
@@ -47,6 +50,7 @@ export const Actions = component(
             key: action.verb,
             type: "button",
             class: "plain",
+            disabled: isBusy,
             onClick: () => (action.asks ? ask(action) : void act(action)),
           },
           action.verb,

@@ -5,8 +5,9 @@ import { duration, fullTime, time } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { usd } from "../money.js";
+import { useRights } from "../rights.js";
 import { address, choose } from "../router.js";
-import { say } from "../store.js";
+import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
@@ -24,8 +25,8 @@ function covers(offer) {
     .join("/");
 }
 
-/** @param {(offer: FleetOffer) => void} retry @returns {import("../widgets/table.js").Column<FleetOffer>[]} */
-function columnsOf(retry) {
+/** @param {boolean} may try one again @param {() => void} done @returns {import("../widgets/table.js").Column<FleetOffer>[]} */
+function columnsOf(may, done) {
   return [
     { id: "name", title: "Offer", width: "minmax(200px, 2fr)", cell: (one) => one.name },
     { id: "state", title: "State", width: "100px", cell: (one) => State({ state: one.state, reason: one.reason }) },
@@ -61,24 +62,25 @@ function columnsOf(retry) {
         one.scope &&
         (one.nextTryAt ? h("span", { title: fullTime(one.nextTryAt) }, time(one.nextTryAt)) : "somebody tries it"),
     },
-    {
-      id: "retry",
-      title: "Try again",
-      width: "90px",
-      cell: (one) =>
-        one.scope &&
-        h(
-          "button",
+    ...(may
+      ? [
           {
-            type: "button",
-            class: "sort",
-            "aria-label": `Try ${one.name} again`,
-            title: "For administrators: forget why it was refused",
-            onClick: () => retry(one),
+            id: "retry",
+            title: "Try again",
+            width: "90px",
+            cell: (/** @type {FleetOffer} */ one) =>
+              one.scope &&
+              Act({
+                verb: "Try again",
+                of: one.name,
+                hint: "Forget why it was refused",
+                act: () => ok(api.POST("/api/v1/windlass/fleet/offers/retry", { body: { offer: one.name } })),
+                said: `Offer ${one.name} may be bought again.`,
+                done,
+              }),
           },
-          "try again",
-        ),
-    },
+        ]
+      : []),
     { id: "pool", title: "Pool", width: "100px", isMinor: true, cell: (one) => one.pool },
     { id: "slots", title: "Slots", width: "60px", isNumber: true, isMinor: true, cell: (one) => one.slots },
     { id: "gpu", title: "GPU", width: "110px", isMinor: true, cell: (one) => one.gpuModel || "unknown" },
@@ -98,21 +100,13 @@ function columnsOf(retry) {
 export default component(
   /** @param {import("../routes.js").PageProps} _props */
   (_props) => {
+    const may = useRights()("UPDATE_AGENTS");
     const pool = address.value.query.get("pool") ?? "";
     const { data, error, refresh } = useLive(
       "offers",
       (signal) => ok(api.GET("/api/v1/windlass/fleet/offers", { signal })),
       { everyMs: EVERY_MS },
     );
-    const retry = async (/** @type {FleetOffer} */ offer) => {
-      try {
-        await ok(api.POST("/api/v1/windlass/fleet/offers/retry", { body: { offer: offer.name } }));
-        say(`Offer ${offer.name} may be bought again.`);
-      } catch (problem) {
-        say(`Offer ${offer.name}: ${problem instanceof Error ? problem.message : problem}`, "problem");
-      }
-      refresh();
-    };
     const pools = [...new Set(data?.offers.map((one) => one.pool))].sort();
     const rows = data ? data.offers.filter((one) => !pool || one.pool === pool) : null;
     return FleetPage({
@@ -132,7 +126,7 @@ export default component(
         data?.warnings.map((warning) => h("p", { key: warning, class: "problem" }, warning)),
         Table({
           label: "Offers",
-          columns: columnsOf(retry),
+          columns: columnsOf(may, refresh),
           source: { ...listed(rows, error), refresh },
           rowKey: (one) => `${one.pool} ${one.name}`,
           empty: h(

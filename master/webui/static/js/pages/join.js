@@ -7,24 +7,14 @@ import { component, group, h } from "../html.js";
 import { ROOT } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Dialog } from "../widgets/dialog.js";
+import { Form } from "../widgets/form.js";
 
 /** @typedef {import("../store.js").Schemas["NewJoinTokenReply"]} Made */
 
 export const Join = component(
   /** @param {{ pools: string[], may: boolean, onClose: () => void }} props */
   ({ pools, may, onClose }) => {
-    const [pool, setPool] = useState(pools[0] ?? "default");
     const [made, setMade] = useState(/** @type {Made | null} */ (null));
-    const [problem, setProblem] = useState("");
-    const make = async (/** @type {Event} */ event) => {
-      event.preventDefault();
-      try {
-        setMade(await ok(api.POST("/api/v1/windlass/join-tokens", { body: { pool } })));
-        setProblem("");
-      } catch (error) {
-        setProblem(error instanceof Error ? error.message : String(error));
-      }
-    };
     return Dialog({
       title: "Add a machine",
       onClose,
@@ -33,25 +23,21 @@ export const Join = component(
         made
           ? Line({ made })
           : may
-            ? h(
-                "form",
-                { onSubmit: make },
-                h(
-                  "label",
-                  null,
-                  "Pool ",
-                  h(
-                    "select",
-                    { value: pool, onChange: (event) => setPool(event.currentTarget.value) },
-                    pools.map((one) => h("option", { key: one, value: one }, one)),
-                  ),
-                ),
-                h("p", { class: "note" }, "The token is for one machine, within the hour."),
-                problem && h("p", { class: "problem", role: "alert" }, problem),
-                h("p", { class: "buttons" }, h("button", { type: "submit" }, "Make a token")),
-              )
+            ? Form({
+                verb: "Make a token",
+                fields: [
+                  {
+                    name: "pool",
+                    label: "Pool",
+                    options: pools.map((one) => ({ value: one, text: one })),
+                    hint: "The token is for one machine, within the hour.",
+                  },
+                ],
+                submit: async ({ pool = "" }) =>
+                  setMade(await ok(api.POST("/api/v1/windlass/join-tokens", { body: { pool } }))),
+              })
             : h("p", { class: "note" }, "Tokens are made by who may update agents (update_agents): administrators."),
-        Command({ text: shell`det master join-token create ${pool}` }),
+        Command({ text: "det master join-token create POOL" }),
         h("p", null, h("a", { href: `${ROOT}docs/agents-on-prem` }, "Agents on your own machines")),
       ),
     });

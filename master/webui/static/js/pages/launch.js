@@ -1,11 +1,11 @@
 // Starting a notebook, a shell or a command: where, with how many slots, and what.
 
-import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { say } from "../store.js";
 import { Dialog } from "../widgets/dialog.js";
+import { Form } from "../widgets/form.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 /** @typedef {import("./task_kinds.js").Kind} Kind */
@@ -38,98 +38,52 @@ export function mayLaunch(kind) {
 export const Launch = component(
   /** @param {{ kind: Kind, onClose: () => void, onLaunch: (id: string) => void }} props */
   ({ kind, onClose, onLaunch }) => {
-    const [asked, setAsked] = useState({ description: "", program: "", pool: "", slots: "1", workspace: "1" });
-    const [problem, setProblem] = useState("");
     const { data } = useLive("where tasks run", readPlaces, { everyMs: EVERY_MS });
-    const change = (/** @type {Partial<typeof asked>} */ part) => setAsked((old) => ({ ...old, ...part }));
-    const submit = async (/** @type {Event} */ event) => {
-      event.preventDefault();
-      const config = {
-        ...(asked.description ? { description: asked.description } : {}),
-        ...(kind.id === "commands" ? { entrypoint: asked.program } : {}),
-        resources: { slots: Number(asked.slots), ...(asked.pool ? { resource_pool: asked.pool } : {}) },
-      };
-      try {
-        const { id, warnings } = await /** @type {(body: Asked) => Promise<Launched>} */ (CALLS[kind.id])({
-          config,
-          workspaceId: Number(asked.workspace),
-        });
-        for (const warning of warnings) say(warning);
-        onLaunch(id);
-      } catch (error) {
-        setProblem(error instanceof Error ? error.message : String(error));
-      }
-    };
+    const start = CALLS[kind.id];
+    if (!start) return null;
     return Dialog({
       title: `Start a ${kind.det}`,
       onClose,
-      children: h(
-        "form",
-        { onSubmit: submit },
-        kind.id === "commands" &&
-          h(
-            "label",
-            null,
-            "Program",
-            h("input", {
-              required: true,
-              placeholder: "python3 check.py",
-              value: asked.program,
-              onInput: (event) => change({ program: event.currentTarget.value }),
-            }),
-          ),
-        h(
-          "label",
-          null,
-          "Description",
-          h("input", {
-            value: asked.description,
-            onInput: (event) => change({ description: event.currentTarget.value }),
-          }),
-        ),
-        h(
-          "label",
-          null,
-          "Slots",
-          h("input", {
-            type: "number",
-            min: 0,
-            step: 1,
+      children: Form({
+        verb: "Start",
+        fields: [
+          ...(kind.id === "commands"
+            ? [{ name: "entrypoint", label: "Program", required: true, hint: "Such as python3 check.py" }]
+            : []),
+          { name: "description", label: "Description" },
+          { name: "slots", label: "Slots", kind: "number", min: 0, required: true, value: "1" },
+          {
+            name: "resource_pool",
+            label: "Pool",
+            options: [
+              { value: "", text: "the default one" },
+              ...(data?.pools ?? []).map(({ name }) => ({ value: name, text: name })),
+            ],
+          },
+          {
+            name: "workspaceId",
+            label: "Workspace",
             required: true,
-            value: asked.slots,
-            onInput: (event) => change({ slots: event.currentTarget.value }),
-          }),
-        ),
-        h(
-          "label",
-          null,
-          "Pool ",
-          h(
-            "select",
-            { value: asked.pool, onChange: (event) => change({ pool: event.currentTarget.value }) },
-            h("option", { value: "" }, "the default one"),
-            data?.pools.map((one) => h("option", { key: one.name, value: one.name }, one.name)),
-          ),
-        ),
-        h(
-          "label",
-          null,
-          "Workspace ",
-          h(
-            "select",
-            { value: asked.workspace, onChange: (event) => change({ workspace: event.currentTarget.value }) },
-            data?.workspaces.map((one) => h("option", { key: one.id, value: String(one.id) }, one.name)),
-          ),
-        ),
-        problem && h("p", { class: "problem", role: "alert" }, problem),
-        h("p", { class: "note" }, "Files, templates and all other settings: ", h("code", null, `${kind.start} --help`)),
-        h(
+            options: (data?.workspaces ?? []).map(({ id, name }) => ({ value: String(id), text: name })),
+          },
+        ],
+        note: h(
           "p",
-          { class: "buttons" },
-          h("button", { type: "button", class: "plain", onClick: onClose }, "Close"),
-          h("button", { type: "submit" }, "Start"),
+          { class: "note" },
+          "Files, templates and all other settings: ",
+          h("code", null, `${kind.start} --help`),
         ),
-      ),
+        submit: async ({ entrypoint, description, slots, resource_pool, workspaceId }) => {
+          const config = {
+            ...(description ? { description } : {}),
+            ...(entrypoint ? { entrypoint } : {}),
+            resources: { slots: Number(slots), ...(resource_pool ? { resource_pool } : {}) },
+          };
+          const { id, warnings } = await start({ config, workspaceId: Number(workspaceId) });
+          for (const warning of warnings) say(warning);
+          onLaunch(id);
+        },
+      }),
     });
   },
 );

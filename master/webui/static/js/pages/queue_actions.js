@@ -6,6 +6,7 @@ import { component, h } from "../html.js";
 import { bind } from "../keys.js";
 import { say } from "../store.js";
 import { Dialog } from "../widgets/dialog.js";
+import { Form } from "../widgets/form.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 /** @typedef {import("./queue.js").Queued} Queued */
@@ -75,19 +76,19 @@ export const JobActions = component(
       ],
       button(hasPlaces ? "Priority… (p)" : "Weight… (p)", change, true),
       isAsking &&
-        Order({
+        Dialog({
           title: `${hasPlaces ? "Priority" : "Weight"} of ${"name" in queued.job ? queued.job.name : jobId}`,
-          hint: hasPlaces
-            ? "1 is served first, 99 last. Work that runs may be preempted for it where the pool preempts."
-            : "Its share of the pool against those of the others: twice the weight, twice the slots.",
-          value: hasPlaces ? queued.job.priority : queued.job.weight,
-          isWhole: hasPlaces,
           onClose: () => ask(false),
-          save: async (value) => {
-            await update(jobId, hasPlaces ? { priority: value } : { weight: value });
-            ask(false);
-            done();
-          },
+          children: Form({
+            verb: "Change",
+            fields: [hasPlaces ? priorityField(queued.job.priority) : weightField(queued.job.weight)],
+            submit: ({ priority, weight }) =>
+              update(jobId, hasPlaces ? { priority: Number(priority) } : { weight: Number(weight) }),
+            done: () => {
+              ask(false);
+              done();
+            },
+          }),
         }),
     );
   },
@@ -102,51 +103,30 @@ function find(source, jobId) {
   return null;
 }
 
-const Order = component(
-  /**
-   * @param {{ title: string, hint: string, value: number | null, isWhole: boolean, onClose: () => void,
-   *   save: (value: number) => Promise<void> }} props
-   */
-  ({ title, hint, value, isWhole, onClose, save }) => {
-    const [text, setText] = useState(String(value ?? ""));
-    const [problem, setProblem] = useState("");
-    const submit = async (/** @type {Event} */ event) => {
-      event.preventDefault();
-      try {
-        await save(Number(text));
-      } catch (error) {
-        setProblem(error instanceof Error ? error.message : String(error));
-      }
-    };
-    return Dialog({
-      title,
-      onClose,
-      children: h(
-        "form",
-        { onSubmit: submit },
-        h(
-          "label",
-          null,
-          isWhole ? "Priority" : "Weight",
-          h("input", {
-            type: "number",
-            required: true,
-            min: isWhole ? 1 : 0,
-            max: isWhole ? 99 : undefined,
-            step: isWhole ? 1 : "any",
-            value: text,
-            onInput: (event) => setText(event.currentTarget.value),
-          }),
-        ),
-        h("p", { class: "note" }, hint),
-        problem && h("p", { class: "problem", role: "alert" }, problem),
-        h(
-          "p",
-          { class: "buttons" },
-          h("button", { type: "button", class: "plain", onClick: onClose }, "Keep it as it is"),
-          h("button", { type: "submit" }, "Change"),
-        ),
-      ),
-    });
-  },
-);
+/** @param {number | null} value @returns {import("../widgets/form.js").Field} */
+function priorityField(value) {
+  return {
+    name: "priority",
+    label: "Priority",
+    kind: "number",
+    min: 1,
+    max: 99,
+    value: String(value ?? ""),
+    required: true,
+    hint: "1 is served first, 99 last. Work that runs may be preempted for it where the pool preempts.",
+  };
+}
+
+/** @param {number | null} value @returns {import("../widgets/form.js").Field} */
+function weightField(value) {
+  return {
+    name: "weight",
+    label: "Weight",
+    kind: "number",
+    min: 0,
+    step: "any",
+    value: String(value ?? ""),
+    required: true,
+    hint: "Its share of the pool against those of the others: twice the weight, twice the slots.",
+  };
+}

@@ -5,9 +5,8 @@ import { duration, fullTime, shell, stateName, time } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { ROOT, address, choose, href } from "../router.js";
-import { say } from "../store.js";
+import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
-import { Confirm } from "../widgets/dialog.js";
 import { Facts } from "../widgets/facts.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
@@ -126,19 +125,9 @@ const Tasks = component(
 const Chosen = component(
   /** @param {{ kind: Kind, source: import("../widgets/windows.js").Source<Task>, id: string }} props */
   ({ kind, source, id }) => {
-    const [asks, ask] = useState(false);
     const task = find(source, id);
     if (!task) return h("p", { class: "note", role: "status" }, "It is not in sight, or not of this kind.");
     const connect = kind.connect(id);
-    const end = async () => {
-      ask(false);
-      try {
-        await kind.kill(id);
-      } catch (error) {
-        say(error instanceof Error ? error.message : String(error), "problem");
-      }
-      source.refresh();
-    };
     return h(
       "section",
       { class: "drawer", "aria-label": "The selected task", tabIndex: 0 },
@@ -166,18 +155,19 @@ const Chosen = component(
         kind.page && !isOver(task) && h("a", { href: pageOf(kind.page, id), "data-reload": "" }, "Open"),
         h("a", { href: href(`tasks/${encodeURIComponent(id)}/logs`) }, "Logs"),
         task.jobId && !isOver(task) && h("a", { href: href(`jobs/${encodeURIComponent(task.jobId)}`) }, "Why it waits"),
-        !isOver(task) && h("button", { type: "button", class: "plain", onClick: () => ask(true) }, "Kill"),
+        !isOver(task) &&
+          Act({
+            verb: "Kill",
+            act: () => kind.kill(id),
+            done: source.refresh,
+            question: {
+              title: `Kill ${stateName(kind.det)} ${task.name || id}?`,
+              text: "What runs in it is lost, but what it wrote to mounted folders; its log stays.",
+            },
+          }),
       ),
       connect && !isOver(task) && Command({ text: connect }),
       !isOver(task) && Command({ text: shell`det ${kind.det} kill ${id}` }),
-      asks &&
-        Confirm({
-          title: `Kill ${stateName(kind.det)} ${task.name || id}?`,
-          text: "What runs in it is lost, but what it wrote to mounted folders; its log stays.",
-          verb: "Kill",
-          onConfirm: () => void end(),
-          onClose: () => ask(false),
-        }),
     );
   },
 );

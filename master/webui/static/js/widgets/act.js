@@ -12,12 +12,13 @@ import { Confirm } from "./dialog.js";
  * @property {() => void} [done] after it, also after a refusal
  * @property {string} [of] what it is done to, for screen readers where the verb stands in each row
  * @property {string} [said] what to say when it is done
+ * @property {string} [hint] what it does, in a tool tip
  * @property {{ title: string, text: string }} [question]
  */
 
 export const Act = component(
   /** @param {ActProps} props */
-  ({ verb, act, done, of, said, question }) => {
+  ({ verb, act, done, of, said, hint, question }) => {
     const [state, setState] = useState({ isAsked: false, isBusy: false });
     const begin = async () => {
       setState({ isAsked: false, isBusy: true });
@@ -36,6 +37,7 @@ export const Act = component(
         {
           type: "button",
           class: "plain",
+          title: hint,
           disabled: state.isBusy,
           "aria-label": of ? `${verb} ${of}` : undefined,
           onClick: () => (question ? setState({ isAsked: true, isBusy: false }) : void begin()),

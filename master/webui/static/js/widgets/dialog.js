@@ -22,7 +22,13 @@ export const Dialog = component(
     };
     return h(
       "dialog",
-      { ref: element, "aria-labelledby": "dialog-title", onCancel: cancel },
+      // Browsers close it at the second Escape, whatever is said to the first.
+      {
+        ref: element,
+        "aria-labelledby": "dialog-title",
+        onCancel: cancel,
+        onClose: () => (mayClose ? onClose() : element.current?.showModal()),
+      },
       h(
         "header",
         null,

@@ -16,6 +16,9 @@ import { Dialog } from "./dialog.js";
  * @property {string} [value] what it begins with
  * @property {string} [hint]
  * @property {boolean} [required]
+ * @property {number} [min] of a number
+ * @property {number} [max] of a number
+ * @property {number | "any"} [step] of a number; else whole ones
  */
 
 /**
@@ -73,7 +76,7 @@ function fieldOf(error, fields) {
 const Input = component(
   /** @param {{ field: Field, error: string, isReadOnly: boolean }} props */
   ({ field, error, isReadOnly }) => {
-    const { name, label, kind = "text", options, value = "", hint, required } = field;
+    const { name, label, kind = "text", options, value = "", hint, required, min, max, step } = field;
     const note = error || hint ? `note-of-${name}` : undefined;
     const shared = { name, required, disabled: isReadOnly, "aria-describedby": note, "aria-invalid": Boolean(error) };
     const long = kind === "area" || kind === "code";
@@ -98,6 +101,9 @@ const Input = component(
           : h("input", {
               ...shared,
               type: kind,
+              min,
+              max,
+              step,
               defaultValue: value,
               autocomplete: kind === "password" ? "new-password" : name === "username" ? "username" : "off",
             });

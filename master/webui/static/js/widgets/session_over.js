@@ -7,9 +7,10 @@ import { isSessionOver, me } from "../store.js";
 import { Dialog } from "./dialog.js";
 
 export const SessionOver = component(() => {
-  const [problem, setProblem] = useState("");
+  const [{ problem, isBusy }, set] = useState({ problem: "", isBusy: false });
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
+    set({ problem: "", isBusy: true });
     const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
     const body = { username: String(form.get("username")), password: String(form.get("password")) };
     try {
@@ -17,7 +18,7 @@ export const SessionOver = component(() => {
       if (me.value && me.value.id !== user.id) return location.reload();
       isSessionOver.value = false;
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error));
+      set({ problem: error instanceof Error ? error.message : String(error), isBusy: false });
     }
   };
   return Dialog({
@@ -38,7 +39,7 @@ export const SessionOver = component(() => {
       }),
       h("label", { for: "password" }, "Password"),
       h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password" }),
-      h("button", null, "Log in"),
+      h("button", { disabled: isBusy }, "Log in"),
     ),
   });
 });

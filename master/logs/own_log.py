@@ -39,6 +39,8 @@ class OwnEntry:
     time: datetime
     level: str
     """DEBUG, INFO, WARNING, ERROR or CRITICAL."""
+    logger: str
+    """Who wrote it, which no text in it can pretend: `audit`."""
     message: str
 
 
@@ -117,11 +119,12 @@ class OwnLog:
             self.handler.release()
         return newest_first[::-1]
 
-    def _note(self, created: float, level: str, text: str) -> None:
+    def _note(self, created: float, level: str, logger: str, text: str) -> None:
         """Called by any thread, one at a time."""
         self._last_id += 1
         time = datetime.fromtimestamp(created, UTC)
-        self._entries.append(OwnEntry(self._last_id, time, level, self._without_secrets(text)))
+        message = self._without_secrets(text)
+        self._entries.append(OwnEntry(self._last_id, time, level, logger, message))
         for woken, loop in list(self._followers.items()):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(woken.set)
@@ -134,7 +137,7 @@ class OwnLog:
 
 
 class _Handler(logging.Handler):
-    def __init__(self, note: Callable[[float, str, str], None]) -> None:
+    def __init__(self, note: Callable[[float, str, str, str], None]) -> None:
         super().__init__()
         self._note = note
         self.setFormatter(
@@ -146,7 +149,7 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._note(record.created, record.levelname, self.format(record))
+            self._note(record.created, record.levelname, record.name, self.format(record))
         except Exception:  # noqa: BLE001 - a line that cannot be shown must not end what logs it
             self.handleError(record)
 

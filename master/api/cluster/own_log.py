@@ -50,6 +50,8 @@ class OwnLogEntry(TypedDict):
     message: str
     timestamp: Timestamp
     level: LogLevel
+    logger: str
+    """What of the master wrote it: `audit` alone writes the audit log."""
 
 
 class MasterLogsReply(TypedDict):
@@ -86,6 +88,7 @@ def _shown(entry: OwnEntry) -> MasterLogsReply:
             "message": entry.message,
             "timestamp": time(entry.time),
             "level": LogLevel.__members__.get(entry.level, LogLevel.UNSPECIFIED),
+            "logger": entry.logger,
         }
     }
 

@@ -233,7 +233,11 @@ async def test_the_audit_log_is_read_by_user(served: ServedWorld, visitor: Visit
         text = render(None, "", {"event": "denied", **facts, "request": "DELETE /api/v1/x"})
         record = logging.LogRecord("audit", logging.WARNING, "", 0, text, None, None)
         served.world.services.own_log.handler.handle(record)
+    served.world.services.own_log.handler.handle(
+        logging.LogRecord("master.tasks", logging.WARNING, "", 0, text, None, None)
+    )
     page = await visitor.open("admin/audit?denied=1")
+    await expect(page.get_by_text("2 in all"), "the same text of another logger is none").to_be_visible()
     log = page.get_by_role("grid", name="Audit log")
     await expect(log.get_by_role("row", name="denied first delete workspace")).to_be_visible()
     await expect(log.get_by_text("it's <b>lab</b>").first).to_be_visible()

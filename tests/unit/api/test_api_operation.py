@@ -35,9 +35,9 @@ async def test_the_log_is_read_from_either_end(world: ApiWorld) -> None:
     for text in "abc":
         logger.warning(text)
     found = [one["logEntry"] for one in await world.lines("/api/v1/master/logs?offset=-2")]
-    assert [(one["id"], one["message"], one["level"]) for one in found] == [
-        (2, "b", "LOG_LEVEL_WARNING"),
-        (3, "c", "LOG_LEVEL_WARNING"),
+    assert [(one["id"], one["message"], one["level"], one["logger"]) for one in found] == [
+        (2, "b", "LOG_LEVEL_WARNING", "own"),
+        (3, "c", "LOG_LEVEL_WARNING", "own"),
     ]
     (first,) = await world.lines("/api/v1/master/logs?limit=1")
     assert first["logEntry"]["message"] == "a"

@@ -5940,6 +5940,7 @@ export interface components {
         OwnLogEntry: {
             id: number;
             level: components["schemas"]["LogLevel"];
+            logger: string;
             message: string;
             /** Format: date-time */
             timestamp: string;

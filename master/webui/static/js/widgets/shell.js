@@ -33,6 +33,10 @@ export const Shell = component(
   /** @param {{ children: import("../html.js").Children }} props */
   ({ children }) => {
     const here = address.value.path.split("/")[0] || "dashboard";
+    useEffect(() => {
+      // On a phone the bar at the bottom has more places than fit.
+      document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    }, [here]);
     useEffect(() => bind(Object.fromEntries(PLACES.map(({ key, path }) => [key, () => go(href(path))]))), []);
     return group(
       h("a", { class: "skip", href: "#main" }, "To the content"),

@@ -39,7 +39,7 @@ import { rowsInSight, scrollTo } from "./virtual.js";
  */
 
 const ROW_PX = 28;
-const CARD_PX = 96;
+const CARD_LINE_PX = 24;
 const PHONE = matchMedia("(max-width: 600px)");
 
 /** @template Row @param {TableProps<Row>} props */
@@ -48,7 +48,7 @@ function drawTable(props) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [view, setView] = useState({ scrollPx: 0, viewPx: 600 });
   const isPhone = useIsPhone();
-  const rowPx = isPhone ? CARD_PX : ROW_PX;
+  const rowPx = isPhone ? cardPx(columns) : ROW_PX;
   const total = source.total ?? 0;
   const sight = rowsInSight({ total, rowPx, ...view });
   const reveal = (/** @type {number} */ index) => {
@@ -123,6 +123,12 @@ function drawTable(props) {
 
 /** @type {<Row>(props: TableProps<Row>) => import("../html.js").Element} */
 export const Table = component(drawTable);
+
+/** The first on a line of its own, then two on each, and space between cards. @param {{ isMinor?: boolean }[]} columns */
+function cardPx(columns) {
+  const shown = columns.filter((column) => !column.isMinor).length;
+  return CARD_LINE_PX * (2 + Math.ceil((shown - 1) / 2));
+}
 
 /** @param {string} label @param {number} index */
 function rowId(label, index) {
@@ -225,7 +231,7 @@ const Row = component(
             key: column.id,
             role: "gridcell",
             "data-title": column.title,
-            class: classes("cell", column.isNumber && "number", column.isMinor && "minor"),
+            class: classes("cell", at === 0 && "lead", column.isNumber && "number", column.isMinor && "minor"),
           },
           at === 0 && row !== undefined && link ? h("a", { href: link(row), tabIndex: -1 }, content) : content,
         );

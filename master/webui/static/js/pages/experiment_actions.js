@@ -7,11 +7,21 @@ import { say } from "../store.js";
 import { Confirm } from "../widgets/dialog.js";
 
 const ACTIONS = /** @type {const} */ ([
-  { verb: "Pause", path: "/api/v1/experiments/{id}/pause", asks: false, of: "ACTIVE" },
-  { verb: "Resume", path: "/api/v1/experiments/{id}/activate", asks: false, of: "PAUSED" },
-  { verb: "Cancel", path: "/api/v1/experiments/{id}/cancel", asks: true, of: "ACTIVE PAUSED" },
-  { verb: "Kill", path: "/api/v1/experiments/{id}/kill", asks: true, of: "ACTIVE PAUSED" },
-  { verb: "Archive", path: "/api/v1/experiments/{id}/archive", asks: false, of: "OVER" },
+  { verb: "Pause", path: "/api/v1/experiments/{id}/pause", asks: "", of: "ACTIVE" },
+  { verb: "Resume", path: "/api/v1/experiments/{id}/activate", asks: "", of: "PAUSED" },
+  {
+    verb: "Cancel",
+    path: "/api/v1/experiments/{id}/cancel",
+    asks: "It ends after its trials have saved a checkpoint, and does not go on; checkpoints and metrics stay.",
+    of: "ACTIVE PAUSED",
+  },
+  {
+    verb: "Kill",
+    path: "/api/v1/experiments/{id}/kill",
+    asks: "What it has computed since its last checkpoint is lost; checkpoints and metrics stay.",
+    of: "ACTIVE PAUSED",
+  },
+  { verb: "Archive", path: "/api/v1/experiments/{id}/archive", asks: "", of: "OVER" },
 ]);
 /** @typedef {typeof ACTIONS[number]} Action */
 
@@ -59,7 +69,7 @@ export const Actions = component(
       asked &&
         Confirm({
           title: `${asked.verb} ${them}?`,
-          text: "What it has computed since its last checkpoint is lost; checkpoints and metrics stay.",
+          text: asked.asks,
           verb: asked.verb,
           onConfirm: () => void act(asked),
           onClose: () => ask(null),

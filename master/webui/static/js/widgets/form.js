@@ -39,10 +39,12 @@ export const Form = component(
     const faulty = fieldOf(state.error, fields);
     const send = async (/** @type {SubmitEvent} */ event) => {
       event.preventDefault();
-      const form = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
+      const element = /** @type {HTMLFormElement} */ (event.currentTarget);
+      const form = new FormData(element);
       setState({ isBusy: true, error: "" });
       try {
         await submit(Object.fromEntries(fields.map(({ name }) => [name, String(form.get(name) ?? "")])));
+        forgetPasswords(element);
         setState({ isBusy: false, error: "" });
         done?.();
       } catch (error) {
@@ -65,6 +67,11 @@ export const Form = component(
     );
   },
 );
+
+/** @param {HTMLFormElement} form */
+function forgetPasswords(form) {
+  for (const input of form.querySelectorAll("input")) if (input.type === "password") input.value = "";
+}
 
 /** The field that the master's sentence begins with or names. @param {string} error @param {Field[]} fields */
 function fieldOf(error, fields) {

@@ -61,7 +61,7 @@ export default component(() => {
       const kept = found.filter((line) => line !== null).reverse();
       return { kept, users: new Map(users.map((one) => [one.id, one.username])) };
     },
-    { everyMs: 15_000 },
+    { everyMs: 60_000 },
   );
   const users = live.data?.users ?? new Map();
   const rows = live.data

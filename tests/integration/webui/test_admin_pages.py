@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, expect
 from master.logs.own_log import render
 from tests.integration.webui.served_world import CHROMIUM, PHONE, ServedWorld, Visit
 
-HOSTILE = "<img src=x onerror=alert(1)>\u202e<b>bold</b>"
+HOSTILE = "<img src=x onerror=alert(1)>'; \u202e<b>bold</b>"
 PAGES = {
     "workspaces": "Workspaces",
     "workspaces/2": "lab",
@@ -69,6 +69,14 @@ async def test_each_page_opens_by_its_address_and_fits_a_phone(visitor: Visit) -
         wide = await page.evaluate("() => document.documentElement.scrollWidth")
         assert wide <= PHONE[0], (path, wide)
         assert visitor.complaints == [], path
+    await visitor.open("workspaces")
+    place = page.get_by_role("navigation", name="Pages").get_by_role("link", name="Workspaces")
+    await expect(place).to_be_in_viewport(ratio=1)
+    assert await page.evaluate("place => place.offsetHeight", await place.element_handle()) >= 44
+    name = page.get_by_role("grid").get_by_role("gridcell").first
+    card = name.locator("..")
+    widths = [await one.evaluate("element => element.clientWidth") for one in (name, card)]
+    assert widths[0] > 0.8 * widths[1], "the name has a line of its own"
     await page.set_viewport_size({"width": 1280, "height": 800})
 
 
@@ -82,6 +90,8 @@ async def test_a_workspace_is_made_edited_archived_and_deleted(
     await dialog.get_by_role("button", name="New workspace").click()
     await expect(page.locator("main h1")).to_contain_text("<img src=x")
     assert await page.locator("main img, main b").count() == 0
+    word = "'<img src=x onerror=alert(1)>'\\''; "
+    await expect(page.locator(".command code")).to_contain_text(f"list-projects {word}")
     await button(page, "Edit").click()
     await dialog.get_by_label("Name").fill("lab")
     await dialog.get_by_role("button", name="Edit").click()
@@ -237,7 +247,9 @@ async def test_the_audit_log_is_read_by_user(served: ServedWorld, visitor: Visit
         logging.LogRecord("master.tasks", logging.WARNING, "", 0, text, None, None)
     )
     page = await visitor.open("admin/audit?denied=1")
-    await expect(page.get_by_text("2 in all"), "the same text of another logger is none").to_be_visible()
+    await expect(
+        page.get_by_text("2 in all"), "the same text of another logger is none"
+    ).to_be_visible()
     log = page.get_by_role("grid", name="Audit log")
     await expect(log.get_by_role("row", name="denied first delete workspace")).to_be_visible()
     await expect(log.get_by_text("it's <b>lab</b>").first).to_be_visible()

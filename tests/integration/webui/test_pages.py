@@ -63,6 +63,9 @@ async def test_an_experiment_is_reached_by_links_and_back_restores_the_list(
 async def test_the_list_is_walked_by_keys_alone(visitor: Visit) -> None:
     page = await visitor.open("dashboard")
     await expect(page.get_by_role("heading", name="Home of admin")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#main")).to_be_focused()
     await page.keyboard.press("g")
     await page.keyboard.press("e")
     first = grid(page).locator('[aria-rowindex="2"]')
@@ -175,7 +178,9 @@ async def test_what_is_not_there_says_so(visitor: Visit) -> None:
     visitor.complaints.clear()
 
 
-async def test_a_session_that_ends_is_renewed_over_the_page(visitor: Visit) -> None:
+async def test_a_session_that_ends_is_renewed_over_the_page(
+    served: ServedWorld, visitor: Visit
+) -> None:
     page = await visitor.open("experiments")
     await expect(grid(page)).to_be_visible()
     await page.get_by_label("Name contains").fill("typed")
@@ -186,6 +191,8 @@ async def test_a_session_that_ends_is_renewed_over_the_page(visitor: Visit) -> N
     await dialog.get_by_role("button", name="Log in").click()
     await expect(dialog).to_have_count(0)
     await expect(page.get_by_label("Name contains")).to_have_value("typed")
+    id_ = await unmanaged(served, "typed later")
+    await expect(grid(page).get_by_role("link", name=f"{id_} typed later")).to_be_visible()
     assert all("401" in one for one in visitor.complaints)
     visitor.complaints.clear()
 

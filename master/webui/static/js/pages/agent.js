@@ -2,13 +2,14 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { fullTime, stateName, time } from "../format.js";
+import { stateName } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { NOT_KNOWN, useRights } from "../rights.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { agentState, slotState, taskHref } from "../widgets/slot_map.js";
 import { State } from "../widgets/state.js";
@@ -60,10 +61,10 @@ export default component(
           ["Version", agent.version, "Of Windlass on it"],
           ["Runtime", agent.containerRuntime, "What runs its tasks"],
           ["Isolation", agent.isolation, "What keeps its tasks apart"],
-          ["Ends", agent.leavesAt && h("span", { title: fullTime(agent.leavesAt) }, time(agent.leavesAt))],
+          ["Ends", moment(agent.leavesAt)],
           ["Machine", agent.instanceId],
           ["Addresses", agent.addresses.join(", ")],
-          ["Joined", h("span", { title: fullTime(agent.registeredTime) }, time(agent.registeredTime))],
+          ["Joined", moment(agent.registeredTime)],
         ],
       }),
       h("h2", null, "Slots"),

@@ -2,12 +2,13 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { bytes, duration, fullTime, percent, shell, time, value } from "../format.js";
+import { bytes, duration, percent, shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
@@ -95,7 +96,7 @@ const Overview = component(
       ["Metric", experiment.searcherMetric],
       ["Searcher", experiment.searcherType],
       ["Trials", experiment.numTrials],
-      ["Started", h("span", { title: fullTime(experiment.startTime) }, time(experiment.startTime))],
+      ["Started", moment(experiment.startTime)],
       ["Duration", duration(experiment.duration)],
       ["User", experiment.displayName || experiment.username],
       [

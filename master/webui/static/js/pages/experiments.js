@@ -2,12 +2,13 @@
 
 import { useEffect, useState } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { duration, fullTime, percent, time } from "../format.js";
+import { duration, percent } from "../format.js";
 import { component, h } from "../html.js";
 import { bind } from "../keys.js";
 import { useLive } from "../live.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { moment } from "../widgets/moment.js";
 import { Search } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
@@ -60,7 +61,7 @@ const COLUMNS = [
     width: "160px",
     sort: "SORT_BY_START_TIME",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.startTime) }, time(one.startTime)),
+    cell: (one) => moment(one.startTime),
   },
   {
     id: "duration",

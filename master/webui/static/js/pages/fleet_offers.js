@@ -1,7 +1,7 @@
 // What elastic pools may buy, at what price, and what was refused until when: `fleet/offers`.
 
 import { api, ok } from "../api.js";
-import { duration, fullTime, time } from "../format.js";
+import { duration } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { usd } from "../money.js";
@@ -9,6 +9,7 @@ import { useRights } from "../rights.js";
 import { address, choose } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
+import { moment } from "../widgets/moment.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { listed } from "../widgets/windows.js";
@@ -58,9 +59,7 @@ function columnsOf(may, done) {
       title: "Blocked until",
       width: "150px",
       hint: "It is tried again then, if something needs it",
-      cell: (one) =>
-        one.scope &&
-        (one.nextTryAt ? h("span", { title: fullTime(one.nextTryAt) }, time(one.nextTryAt)) : "somebody tries it"),
+      cell: (one) => one.scope && (one.nextTryAt ? moment(one.nextTryAt) : "somebody tries it"),
     },
     ...(may
       ? [

@@ -1,11 +1,12 @@
 // One job, whatever it is of: `jobs/ID`.
 
 import { useEffect } from "../../vendor/hooks.js";
-import { fullTime, percent, time } from "../format.js";
+import { percent } from "../format.js";
 import { number } from "../api.js";
 import { component, h } from "../html.js";
 import { href } from "../router.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Explained, useExplanation } from "./job_why.js";
@@ -36,7 +37,7 @@ export default component(
           ["Weight", job.weight, "Its share where the pool shares slots"],
           ["Most slots", job.maxSlots, "max_slots of its configuration"],
           ["Progress", percent(number(job.progress))],
-          ["Submitted", h("span", { title: fullTime(job.submissionTime) }, time(job.submissionTime))],
+          ["Submitted", moment(job.submissionTime)],
         ],
       }),
       Explained({ explanation: data }),

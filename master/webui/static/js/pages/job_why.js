@@ -1,12 +1,13 @@
 // Why a job waits, what would help, when it should start, and what it holds: what `det job explain` says.
 
 import { api, ok } from "../api.js";
-import { count, fullTime, shell, stateName, time } from "../format.js";
+import { count, shell, stateName, time } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 
@@ -68,12 +69,10 @@ const Waiting = component(
         facts: [
           ["What would help", one.advice],
           ["Slots", one.slots, "Slots that it asks for"],
-          ["Waiting since", h("span", { title: fullTime(one.since) }, time(one.since))],
+          ["Waiting since", moment(one.since)],
           [
             "Expected start",
-            one.expectedStart
-              ? h("span", { title: fullTime(one.expectedStart) }, time(one.expectedStart))
-              : "unknown: it depends on work without a known run time",
+            one.expectedStart ? moment(one.expectedStart) : "unknown: it depends on work without a known run time",
             "From the run times that jobs before it were submitted with",
           ],
         ],

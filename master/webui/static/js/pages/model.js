@@ -1,7 +1,7 @@
 // One model: what it is, and its versions.
 
 import { api, number, ok } from "../api.js";
-import { fullTime, shell, time, value } from "../format.js";
+import { shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
@@ -10,6 +10,7 @@ import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { Heading, pending } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -44,7 +45,7 @@ const COLUMNS = [
     title: "Registered",
     width: "160px",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.creationTime) }, time(one.creationTime)),
+    cell: (one) => moment(one.creationTime),
   },
 ];
 
@@ -80,7 +81,7 @@ export default component(
           ["Owner", model.username],
           ["Workspace", h("a", { href: href(`workspaces/${model.workspaceId}`) }, `workspace ${model.workspaceId}`)],
           ["Labels", model.labels.join(", ")],
-          ["Changed", h("span", { title: fullTime(model.lastUpdatedTime) }, time(model.lastUpdatedTime))],
+          ["Changed", moment(model.lastUpdatedTime)],
           ["State", model.archived ? "archived" : ""],
           ["Metadata", Object.keys(model.metadata).length ? value(model.metadata) : ""],
         ],

@@ -1,7 +1,7 @@
 // One version of a model: its notes, where it comes from, its metrics, how to download it.
 
 import { api, number, ok } from "../api.js";
-import { bytes, fullTime, shell, stateName, time, value } from "../format.js";
+import { bytes, shell, stateName, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
@@ -10,6 +10,7 @@ import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { Heading, pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 import { MetricCharts } from "./metrics.js";
@@ -40,7 +41,7 @@ export default component(
       Facts({
         facts: [
           ["Registered by", version.username],
-          ["Registered", h("span", { title: fullTime(version.creationTime) }, time(version.creationTime))],
+          ["Registered", moment(version.creationTime)],
           ["Labels", version.labels.join(", ")],
           [
             "Experiment",

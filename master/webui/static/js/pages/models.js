@@ -2,7 +2,6 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
 import { component, h } from "../html.js";
 import { bind } from "../keys.js";
 import { useLive } from "../live.js";
@@ -10,6 +9,7 @@ import { useRights } from "../rights.js";
 import { address, choose, go, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { FormButton, words } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { Heading, Search } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -36,7 +36,7 @@ const COLUMNS = [
     width: "160px",
     sort: "SORT_BY_LAST_UPDATED_TIME",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.lastUpdatedTime) }, time(one.lastUpdatedTime)),
+    cell: (one) => moment(one.lastUpdatedTime),
   },
   {
     id: "description",

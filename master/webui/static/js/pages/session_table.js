@@ -1,10 +1,10 @@
 // The sessions of a user: from where, used when, ended at once.
 
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
-import { component, group, h } from "../html.js";
+import { component, group } from "../html.js";
 import { useLive } from "../live.js";
 import { Act } from "../widgets/act.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 
@@ -17,7 +17,6 @@ export const SessionTable = component(
     );
     if (!live.data) return pending(live);
     const { sessions } = live.data;
-    const moment = (/** @type {string | null} */ at) => h("span", { title: fullTime(at) }, time(at));
     return group(
       ShortTable({
         label: "Sessions",

@@ -1,13 +1,14 @@
 // What users started beside experiments: notebooks, commands, shells, TensorBoards, generic tasks: `tasks/KIND`.
 
 import { useEffect, useLayoutEffect, useState } from "../../vendor/hooks.js";
-import { duration, fullTime, shell, stateName, time } from "../format.js";
+import { duration, fullTime, shell, stateName } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { ROOT, address, choose, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { Tabs } from "../widgets/tabs.js";
@@ -34,7 +35,7 @@ const COLUMNS = [
     title: "Submitted",
     width: "160px",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.start) }, time(one.start)),
+    cell: (one) => moment(one.start),
   },
   {
     id: "idle",
@@ -135,17 +136,10 @@ const Chosen = component(
       Facts({
         facts: [
           ["Id", id],
-          ["Submitted", h("span", { title: fullTime(task.start) }, time(task.start))],
-          ["Ended", task.end && h("span", { title: fullTime(task.end) }, time(task.end))],
-          [
-            "Last used",
-            task.lastActivity && h("span", { title: fullTime(task.lastActivity) }, time(task.lastActivity)),
-          ],
-          [
-            "Ends if not used until",
-            task.idleEndsAt && h("span", { title: fullTime(task.idleEndsAt) }, time(task.idleEndsAt)),
-            "idle_timeout of its configuration after its last use",
-          ],
+          ["Submitted", moment(task.start)],
+          ["Ended", moment(task.end)],
+          ["Last used", moment(task.lastActivity)],
+          ["Ends if not used until", moment(task.idleEndsAt), "idle_timeout of its configuration after its last use"],
           ["Pool", h("a", { href: href(`queue/${encodeURIComponent(task.pool)}`) }, task.pool)],
         ],
       }),

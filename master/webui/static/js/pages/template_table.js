@@ -1,7 +1,6 @@
 // Templates, of all workspaces or of one: looked at, made, changed, deleted.
 
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
@@ -9,6 +8,7 @@ import { say } from "../store.js";
 import { Act } from "../widgets/act.js";
 import { FormButton } from "../widgets/form.js";
 import { objectOf, text } from "../widgets/json.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 
@@ -66,7 +66,7 @@ export const TemplateTable = component(
           { title: "Name", cell: (one) => one.name },
           { title: "Workspace", cell: (one) => nameOf(one.workspaceId) },
           { title: "Owner", cell: (one) => one.username },
-          { title: "Changed", cell: (one) => h("span", { title: fullTime(one.modifiedAt) }, time(one.modifiedAt)) },
+          { title: "Changed", cell: (one) => moment(one.modifiedAt) },
           { title: "", cell: (one) => RowActions({ template: one, may, done: live.refresh }) },
         ],
         empty: name

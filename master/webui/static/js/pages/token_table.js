@@ -2,12 +2,13 @@
 
 import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
+import { fullTime } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { Act } from "../widgets/act.js";
 import { Dialog } from "../widgets/dialog.js";
 import { FormButton } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 
@@ -35,8 +36,8 @@ export const TokenTable = component(
           { title: "Token", cell: (one) => one.id },
           { title: "User", cell: (one) => one.username },
           { title: "Description", cell: (one) => one.description },
-          { title: "Made", cell: (one) => h("span", { title: fullTime(one.createdAt) }, time(one.createdAt)) },
-          { title: "Expires", cell: (one) => h("span", { title: fullTime(one.expiry) }, time(one.expiry)) },
+          { title: "Made", cell: (one) => moment(one.createdAt) },
+          { title: "Expires", cell: (one) => moment(one.expiry) },
           { title: "State", cell: stateOf },
           { title: "", cell: (one) => !one.revoked && Actions({ token: one, done: live.refresh }) },
         ],

@@ -2,12 +2,13 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { bytes, duration, fullTime, percent, shell, time, value } from "../format.js";
+import { bytes, duration, percent, shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
+import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
@@ -73,7 +74,7 @@ const Overview = component(
       ["Steps", trial.totalBatchesProcessed],
       ["Best metric", value(number(trial.searcherMetricValue))],
       ["Restarts", trial.restarts],
-      ["Started", h("span", { title: fullTime(trial.startTime) }, time(trial.startTime))],
+      ["Started", moment(trial.startTime)],
       ["Ended", time(trial.endTime)],
       ["Slot time", duration(trial.wallClockTime), "Slots held, times how long"],
       ["Checkpoints", `${trial.checkpointCount} (${bytes(number(trial.totalCheckpointSize))})`],

@@ -1,10 +1,11 @@
 // The trials of an experiment, by any column.
 
 import { api, number, ok } from "../api.js";
-import { fullTime, shell, time, value } from "../format.js";
+import { shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { address, choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
+import { moment } from "../widgets/moment.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -67,7 +68,7 @@ function columnsOf(experiment) {
       width: "160px",
       isMinor: true,
       sort: "SORT_BY_START_TIME",
-      cell: (one) => h("span", { title: fullTime(one.startTime) }, time(one.startTime)),
+      cell: (one) => moment(one.startTime),
     },
   ];
 }

@@ -1,7 +1,7 @@
 // One webhook: what it is told of, a test, and what became of the calls.
 
 import { api, ok } from "../api.js";
-import { fullTime, shell, time, value } from "../format.js";
+import { shell, time, value } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { go, href } from "../router.js";
@@ -9,6 +9,7 @@ import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { FormButton } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { Heading, pending } from "../widgets/page.js";
 import { Problem } from "../widgets/problem.js";
 import { ShortTable } from "../widgets/short_table.js";
@@ -70,7 +71,7 @@ const Deliveries = component(
       rows,
       rowKey: (one) => one.eventId,
       columns: [
-        { title: "Since", cell: (one) => h("span", { title: fullTime(one.createdAt) }, time(one.createdAt)) },
+        { title: "Since", cell: (one) => moment(one.createdAt) },
         { title: "Event", cell: (one) => `${said(one.eventType, "TRIGGER_TYPE_")} ${value(one.condition)}` },
         {
           title: "Experiment",

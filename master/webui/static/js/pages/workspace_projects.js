@@ -1,11 +1,11 @@
 // The projects of a workspace.
 
 import { api, ok } from "../api.js";
-import { fullTime, time } from "../format.js";
 import { component, h } from "../html.js";
 import { useRights } from "../rights.js";
 import { address, choose, go, href } from "../router.js";
 import { FormButton } from "../widgets/form.js";
+import { moment } from "../widgets/moment.js";
 import { Search } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
@@ -36,7 +36,7 @@ const COLUMNS = [
     title: "Last started",
     width: "160px",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.lastExperimentStartedAt) }, time(one.lastExperimentStartedAt)),
+    cell: (one) => moment(one.lastExperimentStartedAt),
   },
   { id: "owner", title: "Owner", isMinor: true, cell: (one) => one.username },
   { id: "state", title: "State", isMinor: true, cell: (one) => progressOf(one) || (one.archived ? "archived" : "") },

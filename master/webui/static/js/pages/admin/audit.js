@@ -2,12 +2,12 @@
 
 import { useEffect } from "../../../vendor/hooks.js";
 import { api, lines, ok } from "../../api.js";
-import { fullTime, time } from "../../format.js";
 import { component, h } from "../../html.js";
 import { bind } from "../../keys.js";
 import { useLive } from "../../live.js";
 import { address, choose } from "../../router.js";
 import { Command } from "../../widgets/command.js";
+import { moment } from "../../widgets/moment.js";
 import { Heading, Search } from "../../widgets/page.js";
 import { Table } from "../../widgets/table.js";
 import { listed } from "../../widgets/windows.js";
@@ -24,7 +24,7 @@ function columns(users) {
       id: "time",
       title: "Time",
       width: "160px",
-      cell: (one) => h("span", { title: fullTime(one.time) }, time(one.time)),
+      cell: (one) => moment(one.time),
     },
     {
       id: "verdict",

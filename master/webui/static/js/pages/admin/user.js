@@ -1,7 +1,7 @@
 // One user: what they are, their groups, roles, sessions and access tokens.
 
 import { api, ok } from "../../api.js";
-import { fullTime, shell, time } from "../../format.js";
+import { shell } from "../../format.js";
 import { component, h } from "../../html.js";
 import { useLive } from "../../live.js";
 import { useRights } from "../../rights.js";
@@ -11,6 +11,7 @@ import { Act } from "../../widgets/act.js";
 import { Command } from "../../widgets/command.js";
 import { Facts } from "../../widgets/facts.js";
 import { FormButton } from "../../widgets/form.js";
+import { moment } from "../../widgets/moment.js";
 import { Heading, pending } from "../../widgets/page.js";
 import { SessionTable } from "../session_table.js";
 import { TokenTable } from "../token_table.js";
@@ -50,8 +51,8 @@ export default component(
           ["Administrator", user.admin ? "yes" : "no"],
           ["Login", user.remote ? "by single sign-on alone" : ""],
           ["Tasks run as", link ? `${link.agentUser} (${link.agentUid}), ${link.agentGroup} (${link.agentGid})` : ""],
-          ["Last login", h("span", { title: fullTime(user.lastAuthAt) }, time(user.lastAuthAt))],
-          ["Changed", h("span", { title: fullTime(user.modifiedAt) }, time(user.modifiedAt))],
+          ["Last login", moment(user.lastAuthAt)],
+          ["Changed", moment(user.modifiedAt)],
           [
             "Groups",
             groups.map(({ group }, at) => [

@@ -2,13 +2,13 @@
 
 import { useEffect } from "../../../vendor/hooks.js";
 import { api, ok } from "../../api.js";
-import { fullTime, time } from "../../format.js";
 import { component, h } from "../../html.js";
 import { bind } from "../../keys.js";
 import { useRights } from "../../rights.js";
 import { address, choose, go, href } from "../../router.js";
 import { Command } from "../../widgets/command.js";
 import { FormButton } from "../../widgets/form.js";
+import { moment } from "../../widgets/moment.js";
 import { Heading, Search } from "../../widgets/page.js";
 import { Table } from "../../widgets/table.js";
 import { useWindows } from "../../widgets/windows.js";
@@ -36,7 +36,7 @@ const COLUMNS = [
     width: "160px",
     sort: "SORT_BY_LAST_AUTH_TIME",
     isMinor: true,
-    cell: (one) => h("span", { title: fullTime(one.lastAuthAt) }, time(one.lastAuthAt)),
+    cell: (one) => moment(one.lastAuthAt),
   },
 ];
 

@@ -8,6 +8,7 @@ import { ROOT, address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { Table } from "../widgets/table.js";
+import { Typed } from "../widgets/typed.js";
 import { listed } from "../widgets/windows.js";
 import { FleetPage } from "./fleet_tabs.js";
 
@@ -147,10 +148,6 @@ const When = component(
       "label",
       null,
       `${label} `,
-      h("input", {
-        type: "date",
-        value,
-        onChange: (event) => choose({ [name]: event.currentTarget.value }),
-      }),
+      Typed({ value, onChange: (day) => choose({ [name]: day }), attributes: { type: "date" } }),
     ),
 );

@@ -5,6 +5,7 @@ import { count, fullTime, plain } from "../format.js";
 import { classes, component, h } from "../html.js";
 import { useLogLines } from "./log_lines.js";
 import { Problem } from "./problem.js";
+import { Typed } from "./typed.js";
 import { rowsInSight } from "./virtual.js";
 
 /** @typedef {import("./log_lines.js").Line} Line */
@@ -58,12 +59,10 @@ export const LogView = component(
       h(
         "form",
         { class: "bar", onSubmit: (event) => event.preventDefault() },
-        h("input", {
-          type: "search",
-          placeholder: "Search in the log",
-          "aria-label": "Search in the log",
+        Typed({
           value: filter.text,
-          onChange: (event) => onFilter({ ...filter, text: event.currentTarget.value }),
+          onChange: (text) => onFilter({ ...filter, text }),
+          attributes: { type: "search", placeholder: "Search in the log", "aria-label": "Search in the log" },
         }),
         h(
           "select",

@@ -4,6 +4,7 @@ import { useEffect } from "../../vendor/hooks.js";
 import { ApiError } from "../api.js";
 import { component, h } from "../html.js";
 import { Problem } from "./problem.js";
+import { Typed } from "./typed.js";
 
 /** @typedef {import("../html.js").Children} Children */
 
@@ -29,12 +30,9 @@ export function isGone(error) {
 export const Search = component(
   /** @param {{ label: string, value: string, onChange: (value: string) => void }} props */
   ({ label, value, onChange }) =>
-    h("input", {
-      id: "filter",
-      type: "search",
-      placeholder: `${label} (f)`,
-      "aria-label": label,
+    Typed({
       value,
-      onChange: (event) => onChange(event.currentTarget.value),
+      onChange,
+      attributes: { id: "filter", type: "search", placeholder: `${label} (f)`, "aria-label": label },
     }),
 );

@@ -55,6 +55,8 @@ function drawTable(props) {
     const scrollPx = scrollTo(index, { total, rowPx, ...view });
     if (scrollPx !== null && box.current) box.current.scrollTop = scrollPx;
   };
+  const isFailed = source.error !== null && source.total === null;
+  const hasGrid = !isFailed && source.total !== 0;
   const { active, keys, setActive } = useRowKeys({ ...props, total, reveal, pageRows: view.viewPx / rowPx });
 
   useLayoutEffect(() => bind(keys));
@@ -70,7 +72,7 @@ function drawTable(props) {
       resized.disconnect();
       element.removeEventListener("scroll", look);
     };
-  }, []);
+  }, [hasGrid]);
 
   const rows = [];
   for (let index = sight.first; index < sight.last; index += 1) {
@@ -89,8 +91,8 @@ function drawTable(props) {
     );
   }
   const widths = columns.map((column) => column.width ?? "minmax(80px, 1fr)").join(" ");
-  if (source.error && source.total === null) return Problem({ error: source.error, retry: source.refresh });
-  if (source.total === 0) return h("div", { class: "empty" }, props.empty);
+  if (source.error && isFailed) return Problem({ error: source.error, retry: source.refresh });
+  if (!hasGrid) return h("div", { class: "empty" }, props.empty);
   const grid = {
     class: "table-grid",
     role: /** @type {const} */ ("grid"),

@@ -10,6 +10,7 @@ import { Command } from "../../widgets/command.js";
 import { moment } from "../../widgets/moment.js";
 import { Heading, Search } from "../../widgets/page.js";
 import { Table } from "../../widgets/table.js";
+import { Typed } from "../../widgets/typed.js";
 import { listed } from "../../widgets/windows.js";
 import { auditLine } from "./audit_lines.js";
 import { AdminNav } from "./nav.js";
@@ -87,10 +88,10 @@ export default component(() => {
           "label",
           null,
           "Since ",
-          h("input", {
-            type: "datetime-local",
+          Typed({
             value: since,
-            onChange: (event) => choose({ since: event.currentTarget.value }),
+            onChange: (moment) => choose({ since: moment }),
+            attributes: { type: "datetime-local" },
           }),
         ),
         h(

@@ -6,7 +6,7 @@ import { me } from "./store.js";
 
 /** @typedef {import("./store.js").Schemas} Schemas */
 /** @typedef {Schemas["PermissionType"] extends `PERMISSION_TYPE_${infer Name}` ? Name : never} Permission */
-/** @typedef {{ workspace?: number | null, owner?: number, anybody?: boolean }} Target `anybody`: without roles, all may */
+/** @typedef {{ workspace?: number | null, owner?: number, anybody?: boolean }} Target anybody: all, without roles */
 /** @typedef {(permission: Permission, target?: Target) => boolean} May */
 
 const EVERY_MS = 60_000;

@@ -26,7 +26,11 @@ function covers(offer) {
     .join("/");
 }
 
-/** @param {boolean} may try one again @param {() => void} done @returns {import("../widgets/table.js").Column<FleetOffer>[]} */
+/**
+ * @param {boolean} may try one again
+ * @param {() => void} done
+ * @returns {import("../widgets/table.js").Column<FleetOffer>[]}
+ */
 function columnsOf(may, done) {
   return [
     { id: "name", title: "Offer", width: "minmax(200px, 2fr)", cell: (one) => one.name },

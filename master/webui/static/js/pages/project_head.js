@@ -111,7 +111,7 @@ const Actions = component(
           done,
           question: {
             title: `Delete project ${name}?`,
-            text: `Its ${project.numExperiments} experiments go with it, with their checkpoints and metrics. This cannot be undone.`,
+            text: `Its ${project.numExperiments} experiments go with it, and their checkpoints and metrics, for ever.`,
           },
         }),
     );

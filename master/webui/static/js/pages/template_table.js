@@ -71,7 +71,7 @@ export const TemplateTable = component(
         ],
         empty: name
           ? "No template has this in its name."
-          : "No templates yet. A template is a part of a configuration that experiments and tasks name with --template.",
+          : "No templates yet. One is a part of a configuration that experiments and tasks name with --template.",
       }),
     );
   },
@@ -106,7 +106,9 @@ const RowActions = component(
   },
 );
 
-/** Says who cannot use it, too. @param {Promise<{ data?: import("../store.js").Schemas["StoredTemplateReply"], error?: unknown, response: Response }>} call */
+/** @typedef {import("../store.js").Schemas["StoredTemplateReply"]} Stored */
+
+/** Says who cannot use it, too. @param {Promise<{ data?: Stored, error?: unknown, response: Response }>} call */
 async function stored(call) {
   const { configWarnings } = await ok(call);
   say(["Stored.", ...configWarnings].join(" "));

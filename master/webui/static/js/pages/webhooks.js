@@ -64,8 +64,7 @@ export default component(() => {
           cell: (one) => one.triggers.map(({ triggerType }) => said(triggerType, "TRIGGER_TYPE_")).join(", "),
         },
       ],
-      empty:
-        "No webhooks yet. One is a URL that is called when an experiment ends, a log line matches, a metric passes a bound.",
+      empty: "No webhooks yet. One is a URL that is called when an experiment ends or a log line matches.",
     }),
     Command({ text: "det webhook list" }),
   );

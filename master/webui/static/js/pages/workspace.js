@@ -120,7 +120,10 @@ const Actions = component(
           done,
           question: {
             title: `Delete workspace ${name}?`,
-            text: `Its ${workspace.numProjects} projects and ${workspace.numExperiments} experiments go with it, with their checkpoints and metrics. This cannot be undone.`,
+            text: [
+              `Its ${workspace.numProjects} projects and ${workspace.numExperiments} experiments go with it, `,
+              "with their checkpoints and metrics. This cannot be undone.",
+            ].join(""),
           },
         }),
     );

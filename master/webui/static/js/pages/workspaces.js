@@ -14,7 +14,8 @@ import { useWindows } from "../widgets/windows.js";
 import { progressOf } from "./deletion.js";
 
 /** @typedef {import("../store.js").Schemas["Workspace"]} Workspace */
-/** @typedef {NonNullable<import("../openapi.js").operations["workspaces_list_workspaces"]["parameters"]["query"]>} Query */
+/** @typedef {import("../openapi.js").operations["workspaces_list_workspaces"]} List */
+/** @typedef {NonNullable<List["parameters"]["query"]>} Query */
 
 /** @type {import("../widgets/table.js").Column<Workspace>[]} */
 const COLUMNS = [

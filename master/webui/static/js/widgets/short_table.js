@@ -15,7 +15,12 @@ import { component, h } from "../html.js";
 
 /**
  * @template Row
- * @typedef {{ label: string, columns: ShortColumn<Row>[], rows: Row[], rowKey: (row: Row) => string | number, empty: Children }} ShortTableProps
+ * @typedef {object} ShortTableProps
+ * @property {string} label
+ * @property {ShortColumn<Row>[]} columns
+ * @property {Row[]} rows
+ * @property {(row: Row) => string | number} rowKey
+ * @property {Children} empty what to do while there is nothing
  */
 
 /** @template Row @param {ShortTableProps<Row>} props */

@@ -126,7 +126,7 @@ function drawTable(props) {
 /** @type {<Row>(props: TableProps<Row>) => import("../html.js").Element} */
 export const Table = component(drawTable);
 
-/** The first on a line of its own, then two on each, and space between cards. @param {{ isMinor?: boolean }[]} columns */
+/** The first has a line of its own, then two each; and space. @param {{ isMinor?: boolean }[]} columns */
 function cardPx(columns) {
   const shown = columns.filter((column) => !column.isMinor).length;
   return CARD_LINE_PX * (2 + Math.ceil((shown - 1) / 2));

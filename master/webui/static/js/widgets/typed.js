@@ -1,4 +1,4 @@
-// An input whose text is taken when it is finished. Until then it stays as it is typed, however often the page is drawn.
+// An input whose text is taken when it is finished. Until then it stays as it is typed.
 
 import { useLayoutEffect, useRef } from "../../vendor/hooks.js";
 import { component, h } from "../html.js";

@@ -109,7 +109,7 @@ export default component(() => {
     h(
       "p",
       { class: "note" },
-      "Of the newest 10,000 entries of this master's log since it started; what came before is in the log that the system keeps.",
+      "Of the newest 10,000 entries since the master began; what came before is in the system's log.",
     ),
     Table({
       label: "Audit log",

@@ -141,7 +141,7 @@ const Actions = component(
           ? {
               question: {
                 title: `Deactivate ${user.username}?`,
-                text: "Their sessions end, and they may not log in until they are activated again. What they own stays.",
+                text: "Their sessions end, and they may not log in until activated again. What they own stays.",
               },
             }
           : {}),

@@ -26,6 +26,7 @@ from master.webhooks.targets import Targets
 from tests.fakes.hooks import ANN, FACTS, KEY, SOURCE, Hooks
 from tests.fakes.receiver import Receiver, receiver
 from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidArgument
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "webhook_receiver" / "receiver.py"
 DEAD = "http://127.0.0.1:9/hook"
@@ -251,6 +252,16 @@ async def test_where_clouds_keep_credentials_nobody_calls(host: str) -> None:
     assert isinstance(found, Failure)
     assert found.is_final, found
     assert "which webhooks do not call" in found.why
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".org"])
+async def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
+    url = f"http://{host}/hook"
+    with pytest.raises(InvalidArgument, match="valid url required"):
+        Targets().require_url(url)
+    found = await HttpCaller(Targets())(url, b"{}", {})
+    assert isinstance(found, Failure)
+    assert found.is_final
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ _MARKS = {"DEBUG": "", "INFO": "ℹ️ ", "WARNING": "⚠️ ", "ERROR": "❌ ",
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "ˋ"}
 _TEST = "test"
 MAX_FIELD, MAX_LINE, MAX_REGEX, MAX_NAME = 1_800, 1_800, 600, 200
-"""Characters of what users wrote, as Slack counts them: it refuses a message with more than 2,000 in a field or 3,000 in a block."""
+"""Characters of what users wrote, as Slack counts them: it refuses more than 2,000 in a field, or 3,000 in a block."""
 
 
 def body_of(event: Event, type_: WebhookType, base_url: str = "") -> bytes:

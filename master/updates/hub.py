@@ -47,6 +47,8 @@ ASK_AGAIN_EVERY_S = 15.0
 """Logins expire, and tasks end, without a word."""
 SYNCS_AT_ONCE = 20
 """Then changes are told, for those who are here already."""
+LOOKS_AT_ONCE = 100
+"""Clients whose rights are asked before others than the hub have their turn: some milliseconds."""
 MAX_CLIENTS = 10_000
 TOO_SLOW = "the client reads too slowly: connect again"
 UNREADABLE = "the master could not read what has changed: connect again"
@@ -292,8 +294,10 @@ class UpdateHub:
             self._looked_at = -1
         if self._looked_at != self._rights.version:
             self._looked_at = self._rights.version
-            for client in tuple(self._clients):
+            for number, client in enumerate(tuple(self._clients), 1):
                 self._look(client)
+                if number % LOOKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def _tell_regained(self, upto: int) -> None:
         """Who may see more: all changes up to that number have been told."""
@@ -344,7 +348,7 @@ class UpdateHub:
         client.outbox.put_row(key, None)
 
     def _hold(self, client: Client, key: Key, latest: ShownRow) -> None:
-        if client.outbox.closed is None:
+        if client in self._clients:  # it may have left while the store was read
             client.told[key[0]][key[1]] = latest
             self._by_told.setdefault(key, set()).add(client)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from sqlalchemy import delete, select
 
 from master.api.updates.requests import parse_subscription
 from master.auth.rights import Rights
+from master.core.updates.subscription import ShownRow
 from master.core.visibility import EVERYTHING, Visibility
 from master.store import tables
 from master.store.change_feed import Change
@@ -398,6 +401,33 @@ async def test_what_changes_while_the_hub_reads_is_not_told_before_what_changed_
     await world.read(person, 1)
     world.leave(person)
     await world.pause([person])
+
+
+async def test_who_leaves_while_the_hub_reads_leaves_nothing(
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(memory_store)
+    await world.begin()
+    await world.add_project(1, 1)
+    person = Person(filters={PROJECTS: {"workspace_ids": [1]}})
+    await world.pause([person])  # what it knows already is not told again
+    world.leave(person)
+    plain = Entities.present
+
+    async def present(*args: Any) -> Mapping[int, ShownRow]:
+        world.leave(person)
+        return await plain(*args)
+
+    monkeypatch.setattr(Entities, "present", present)
+    here = weakref.WeakSet[Client]()
+    world.hub.add(client := Client("somebody", person.look))
+    person.client = client
+    here.add(client)
+    del client
+    await world.subscribe(person)
+    assert person.client is None
+    gc.collect()
+    assert not here
 
 
 async def test_a_slow_reader_is_sent_away_and_finds_all_again(

@@ -26,7 +26,7 @@ from master.webhooks.targets import Targets
 from tests.fakes.hooks import ANN, FACTS, KEY, SOURCE, Hooks
 from tests.fakes.receiver import Receiver, receiver
 from windlass.base.clock import ManualClock
-from windlass.base.errors import InvalidArgument
+from windlass.base.errors import InvalidArgument, StoreUnavailable
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "webhook_receiver" / "receiver.py"
 DEAD = "http://127.0.0.1:9/hook"
@@ -205,6 +205,23 @@ async def test_a_call_of_a_webhook_that_was_deleted_harms_nobody(hooks: Hooks) -
     hooks.clock.advance(KEPT.total_seconds() + 1)
     await hooks.deliver()
     assert await hooks.events() == []
+
+
+async def test_a_webhook_that_cannot_be_deleted_is_called_on(
+    hooks: Hooks, chat: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await hooks.create(chat.url)
+
+    async def full(unit: UnitOfWork) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks.store, "commit", full)
+        with pytest.raises(StoreUnavailable):
+            await hooks.service.delete(id_, by=ANN)
+    await hooks.ended(1)
+    await hooks.deliver()
+    assert told(chat) == [1]
 
 
 async def test_what_is_over_is_forgotten_after_a_week(hooks: Hooks, chat: Receiver) -> None:

@@ -26,6 +26,8 @@ ADMINISTRATION = frozenset(
         Action.UPDATE_WORKSPACE,
         Action.DELETE_WORKSPACE,
         Action.SET_AGENT_USER,
+        Action.SET_WORKSPACE_STORAGE,
+        Action.SET_DEFAULT_POOLS,
         Action.BIND_NAMESPACES,
         Action.SET_QUOTAS,
         Action.CONTROL_JOB_QUEUE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from master.costs.lines import CostLine, GroupBy
@@ -55,12 +55,15 @@ def summed(
     usernames: Mapping[int, str],
     is_visible: Callable[[str], bool],
     projects: Mapping[int, str] | None = None,
+    hidden_pools: Collection[str] = (),
 ) -> list[CostSum]:
     """The dearest first; in time for months. `projects`: of experiments."""
     sums: dict[str, CostSum] = {}
     for line in lines:
         name = _name(line, by, usernames, projects or {})
         if by in HIDDEN and line.job_id and not is_visible(line.job_id):
+            name = OTHERS
+        if by is GroupBy.POOL and line.pool in hidden_pools:
             name = OTHERS
         sums.setdefault(name, CostSum(name)).add(line)
     if by is GroupBy.MONTH:

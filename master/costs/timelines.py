@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -27,7 +28,19 @@ async def timelines(
     store: Store, machines: Sequence[OpenMachine], *, since: float, now: float
 ) -> list[MachineTimeline]:
     """As far as they existed between `since` and `now`."""
-    uses = await _uses(store, since)
+    if not machines:
+        return []
+    uses = await _uses(store, max(since, min(one.life.start for one in machines)))
+    return await asyncio.to_thread(_timelines, machines, uses, since=since, now=now)
+
+
+def _timelines(
+    machines: Sequence[OpenMachine],
+    uses: Mapping[str, Sequence[Use]],
+    *,
+    since: float,
+    now: float,
+) -> list[MachineTimeline]:
     found: list[MachineTimeline] = []
     for machine in machines:
         id_ = machine.life.instance_id

@@ -6,14 +6,12 @@ them; nothing is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
 from master.allocations.machine import AllocationPhase, fell_back
 from master.auth.actions import Action, Target
-from master.auth.permissions import allowed, denial
-from master.auth.principal import Principal
 from master.core.actor import Actor
 from master.core.jobs import JobChange, JobType
 from master.core.reasons import Reason, ReasonKind
@@ -203,8 +201,12 @@ class JobService:
         """
         await self._do(JobUpdate(job_id=job_id, ahead_of=ahead_of, behind_of=behind_of), by)
 
-    async def update_all(self, updates: Sequence[JobUpdate], *, by: Principal) -> None:
+    async def update_all(
+        self, updates: Sequence[JobUpdate], *, by: Actor, require: Callable[[Action, Target], None]
+    ) -> None:
         """Each that `by` may do is tried, in order; those that can be done are done.
+
+        `require` raises PermissionDenied, or NotFound, for what `by` may not do.
 
         Raises UpdatesFailed for the others.
 
@@ -213,7 +215,7 @@ class JobService:
         failures: list[tuple[str, WindlassError]] = []
         for update in updates:
             try:
-                await self._update(update, by)
+                await self._update(update, by, require)
             except LeaseLost:
                 raise
             except WindlassError as error:
@@ -223,13 +225,12 @@ class JobService:
         if failures:
             raise UpdatesFailed(len(updates), failures)
 
-    async def _update(self, update: JobUpdate, by: Principal) -> None:
+    async def _update(
+        self, update: JobUpdate, by: Actor, require: Callable[[Action, Target], None]
+    ) -> None:
         update.action()  # what is said badly is told first
         facts = self._root(update.job_id).job_facts()
-        action = Action.CONTROL_JOB_QUEUE if self.strict else Action.UPDATE_JOB
-        target = _target(facts)
-        if not allowed(by, action, target):
-            raise denial(by, action, target, facts.owner_name)
+        require(Action.CONTROL_JOB_QUEUE if self.strict else Action.UPDATE_JOB, _target(facts))
         await self._do(update, by)
 
     async def _do(self, update: JobUpdate, by: Actor) -> None:

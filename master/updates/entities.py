@@ -200,13 +200,18 @@ class Entities:
         rows = await self._store.read(kind.present(where, visible), _Present)
         return {row.id: ShownRow(row.seq, row.workspace_id) for row in rows}
 
-    async def read(self, kind: Kind, ids: Collection[int]) -> Mapping[int, Entity]:
-        """Those that are there."""
+    async def last_change(self) -> int:
+        """Its number; 0: there was none yet."""
+        return await self._store.read_one(select(func.coalesce(func.max(_C.seq), 0))) or 0
+
+    async def read(self, kind: Kind, ids: Collection[int], upto: int) -> Mapping[int, Entity]:
+        """Those that are there. A higher number than `upto` is told as that."""
         found: dict[int, Entity] = {}
         asked = sorted(ids)
         for start in range(0, len(asked), AT_ONCE):
             here = kind.columns["id"].in_(asked[start : start + AT_ONCE])
-            for read in await self._store.read(kind.rows.where(here), _Read):
+            for newest in await self._store.read(kind.rows.where(here), _Read):
+                read = newest._replace(seq=min(newest.seq, upto))
                 text = _text({kind.one: kind.fields(read)})
                 features = kind.features(read)
                 found[features.id] = Entity(features, read.seq, text)

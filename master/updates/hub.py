@@ -3,6 +3,10 @@
 One loop does everything in turn: it asks again who may see what, synchronises clients that have subscribed, and tells
 of changes. What it tells is what the store holds at that moment; the numbers of changes keep it from telling twice.
 Each client's rights are compared once more right before anything is told or sent.
+
+A client that connects again says the highest number that it has seen, and is told of higher ones alone. So numbers are
+told in ascending order, and what has changed since the loop looked is told with the number up to which it has looked:
+its own one follows, once all before it have been told.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ ASK_AGAIN_EVERY_S = 15.0
 """Logins expire, and tasks end, without a word."""
 SYNCS_AT_ONCE = 20
 """Then changes are told, for those who are here already."""
+LOOKS_AT_ONCE = 100
+"""Clients whose rights are asked before others than the hub have their turn: some milliseconds."""
 MAX_CLIENTS = 10_000
 TOO_SLOW = "the client reads too slowly: connect again"
 UNREADABLE = "the master could not read what has changed: connect again"
@@ -108,6 +114,8 @@ class UpdateHub:
         self._regained: set[Client] = set()
         """They may see more, or other things, than they have been told of."""
         self._dirty: set[Key] = set()
+        self._noted = -1
+        """The number of the newest change that is in `_dirty` or was; -1: not read yet."""
         self._asked: list[_Asked] = []
         self._by_feature: dict[tuple[str, Feature], set[Client]] = {}
         self._by_told: dict[Key, set[Client]] = {}
@@ -151,13 +159,17 @@ class UpdateHub:
     async def step(self) -> None:
         """Everything that is to be done now."""
         try:
+            if self._noted < 0:
+                last = await self._entities.last_change()
+                self._noted = max(self._noted, last)
             await self._look_at_all()
             asked, self._asked = self._asked[:SYNCS_AT_ONCE], self._asked[SYNCS_AT_ONCE:]
             for one in asked:
                 await self._sync(one)
-            if self._dirty:
-                dirty, self._dirty = self._dirty, set()
-                await self._tell(dirty)
+            dirty, self._dirty, upto = self._dirty, set(), self._noted
+            await self._tell(dirty, upto)
+            await self._tell_regained(upto)
+            if dirty:
                 await asyncio.sleep(self._gather_s)
         except Exception:
             for client in tuple(self._clients):
@@ -169,17 +181,18 @@ class UpdateHub:
     # What is committed
 
     def _note(self, changes: Sequence[Change]) -> None:
+        self._noted = max(self._noted, changes[-1].seq)
         if self._clients:
             self._dirty.update((one.kind, one.id) for one in changes)
             self._loop.wake()
 
-    async def _tell(self, dirty: Iterable[Key]) -> None:
+    async def _tell(self, dirty: Iterable[Key], upto: int) -> None:
         ids: dict[str, list[int]] = {}
         for name, id_ in dirty:
             ids.setdefault(name, []).append(id_)
         for name, changed in ids.items():
-            present = await self._entities.read(KIND_OF[name], changed)
-            for id_ in changed:
+            present = await self._entities.read(KIND_OF[name], changed, upto)
+            for id_ in _by_change(changed, present):
                 self._tell_of((name, id_), present.get(id_))
 
     def _tell_of(self, key: Key, entity: Entity | None) -> None:
@@ -205,25 +218,30 @@ class UpdateHub:
         client = asked.client
         if client in self._clients and not asked.answered.done():
             self._subscribe(client, asked.subscription.filters)
-            differences = await self._differences(client, asked.subscription)
+            upto, differences = await self._differences(client, asked.subscription)
             sync_id = asked.subscription.sync_id
             client.outbox.put(_mark(sync_id, complete=False))
             for name, difference in differences.items():
                 client.outbox.put(KIND_OF[name].deleted(difference.deleted))
             for name, difference in differences.items():
-                await self._rows(client, KIND_OF[name], difference.changed)
+                await self._rows(client, KIND_OF[name], difference.changed, upto)
             client.outbox.put(_mark(sync_id, complete=True))
             client.outbox.allow()
         if not asked.answered.done():
             asked.answered.set_result(None)
 
-    async def _differences(self, client: Client, wanted: Subscription) -> Mapping[str, Difference]:
-        """Of what it wants or has, all by the same rights. From here on it has what is there now."""
+    async def _differences(
+        self, client: Client, wanted: Subscription
+    ) -> tuple[int, Mapping[str, Difference]]:
+        """Of what it wants or has, all by the same rights. From here on it has what is there now.
+
+        With the number up to which all changes are in it.
+        """
         while True:
             self._look(client)
             client.outbox.clear()
             self._forget(client)
-            found: dict[str, Present] = {}
+            upto, found = self._noted, dict[str, Present]()
             for kind in KINDS:
                 if kind.name in wanted.filters or kind.name in wanted.known:
                     where = wanted.filters.get(kind.name, Filter())
@@ -236,16 +254,16 @@ class UpdateHub:
         for name, present in found.items():
             for id_, latest in present.items():
                 self._hold(client, (name, id_), latest)
-        return {
+        return upto, {
             name: at_sync(wanted.known.get(name, IdRanges()), wanted.since.get(name, 0), present)
             for name, present in found.items()
         }
 
-    async def _rows(self, client: Client, kind: Kind, ids: Collection[int]) -> None:
+    async def _rows(self, client: Client, kind: Kind, ids: Collection[int], upto: int) -> None:
         """What has gone meanwhile is told as a change."""
-        present = await self._entities.read(kind, ids)
+        present = await self._entities.read(kind, ids, upto)
         self._look(client)
-        for id_ in ids:
+        for id_ in _by_change(ids, present):
             entity = present.get(id_)
             if entity is not None and client.sees(kind.name, entity):
                 self._row(client, (kind.name, id_), entity)
@@ -276,14 +294,19 @@ class UpdateHub:
             self._looked_at = -1
         if self._looked_at != self._rights.version:
             self._looked_at = self._rights.version
-            for client in tuple(self._clients):
+            for number, client in enumerate(tuple(self._clients), 1):
                 self._look(client)
+                if number % LOOKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    async def _tell_regained(self, upto: int) -> None:
+        """Who may see more: all changes up to that number have been told."""
         regained, self._regained = self._regained, set()
         for client in regained:
             for name, where in client.filters.items():
                 kind = KIND_OF[name]
                 present = await self._entities.present(kind, where, client.sight[name])
-                await self._rows(client, kind, news(client.told[name], present))
+                await self._rows(client, kind, news(client.told[name], present), upto)
             client.outbox.allow()
 
     def _look(self, client: Client) -> None:
@@ -325,7 +348,7 @@ class UpdateHub:
         client.outbox.put_row(key, None)
 
     def _hold(self, client: Client, key: Key, latest: ShownRow) -> None:
-        if client.outbox.closed is None:
+        if client in self._clients:  # it may have left while the store was read
             client.told[key[0]][key[1]] = latest
             self._by_told.setdefault(key, set()).add(client)
 
@@ -342,6 +365,11 @@ def _leave(index: dict[K, set[Client]], key: K, client: Client) -> None:
         clients.discard(client)
         if not clients:
             del index[key]
+
+
+def _by_change(ids: Iterable[int], present: Mapping[int, Entity]) -> list[int]:
+    """In the order of their newest changes."""
+    return sorted(ids, key=lambda id_: present[id_].seq if id_ in present else 0)
 
 
 def _mark(sync_id: str, *, complete: bool) -> str:

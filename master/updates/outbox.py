@@ -1,9 +1,13 @@
-"""What waits to be sent to one client: bounded, and the newest state of a row in the place of older ones."""
+"""What waits to be sent to one client: bounded, and of each row only its newest state.
+
+That waits at the end: a client that has seen a number takes itself to know all changes of that kind with lower ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
+from dataclasses import dataclass
 
 from master.core.updates.ranges import ranges_of
 from master.updates.entities import KIND_OF
@@ -14,43 +18,50 @@ Key = tuple[str, int]
 """Kind and id of an entity."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    row: Key
+
+
 class Outbox:
     def __init__(self) -> None:
         self.closed: str | None = None
         """Why the client is to be sent away."""
-        self._order: deque[str | Key] = deque()
-        """Messages as they are, and keys of `_rows`."""
-        self._rows: dict[Key, str | None] = {}
-        """None: it is gone."""
+        self._waiting: OrderedDict[int | Key | _Gone, str] = OrderedDict()
+        """Messages by number, rows by key, and which of them are gone."""
+        self._messages = 0
         self._free = 0
         """So many at its front do not count."""
         self._woken, self._ended = asyncio.Event(), asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._waiting)
 
     def clear(self) -> None:
-        self._order.clear()
-        self._rows.clear()
+        self._waiting.clear()
         self._free = 0
 
     def put(self, message: str) -> None:
-        self._order.append(message)
+        self._messages += 1
+        self._waiting[self._messages] = message
         self._woken.set()
 
     def put_row(self, key: Key, text: str | None) -> None:
-        if key not in self._rows:
-            self._order.append(key)
-        self._rows[key] = text
+        """None: it is gone. That keeps its place if the row is there again: what follows it rests on it."""
+        self._waiting.pop(key, None)
+        if text is not None:
+            self._waiting[key] = text
+        else:
+            self._waiting.setdefault(_Gone(key), "")
         self._woken.set()
 
     def allow(self) -> None:
         """What is in it now does not count."""
-        self._free = len(self._order)
+        self._free = len(self._waiting)
 
     @property
     def is_full(self) -> bool:
-        return len(self._order) - self._free > MAX_WAITING
+        return len(self._waiting) - self._free > MAX_WAITING
 
     def close(self, why: str) -> None:
         """The first reason counts. What has not been sent is not sent any more."""
@@ -62,7 +73,7 @@ class Outbox:
 
     async def ready(self) -> None:
         """Returns when there is a message, or it is closed."""
-        while not self._order and self.closed is None:
+        while not self._waiting and self.closed is None:
             self._woken.clear()
             await self._woken.wait()
 
@@ -70,23 +81,16 @@ class Outbox:
         await self._ended.wait()
 
     def take(self) -> str | None:
-        if not self._order:
+        if not self._waiting:
             return None
-        item = self._order.popleft()
+        key, text = self._waiting.popitem(last=False)
         self._free = max(0, self._free - 1)
-        if isinstance(item, str):
-            return item
-        text = self._rows.pop(item)
-        return self._deletions(item) if text is None else text
+        return self._deletions(key.row) if isinstance(key, _Gone) else text
 
     def _deletions(self, first: Key) -> str:
         """Those that follow, of the same kind, in one message."""
         kind, ids = first[0], [first[1]]
-        while self._order:
-            key = self._order[0]
-            if isinstance(key, str) or key[0] != kind or self._rows[key] is not None:
-                break
-            self._order.popleft()
-            del self._rows[key]
-            ids.append(key[1])
+        while isinstance(key := next(iter(self._waiting), None), _Gone) and key.row[0] == kind:
+            del self._waiting[key]
+            ids.append(key.row[1])
         return KIND_OF[kind].deleted(ranges_of(ids))

@@ -149,10 +149,14 @@ class WebhookService:
         """With the calls that wait. Raises NotFound."""
 
         async def turn() -> None:
-            self.webhook(webhook_id)
+            found = self.webhook(webhook_id)
             # First out of memory: what is committed from now on calls it no more.
             self._registry.forget(webhook_id)
-            await self._store.commit(removal_of([webhook_id]))
+            try:
+                await self._store.commit(removal_of([webhook_id]))
+            except WindlassError:
+                self._registry.register(found)
+                raise
             log.info("webhook deleted", webhook=webhook_id, by=str(by))
 
         await self._queue.run(turn)

@@ -111,6 +111,7 @@ def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         _ = parts.port
+        (parts.hostname or "").encode("idna")  # what is looked up
     except ValueError:
         return None
     return parts if parts.scheme in _PORTS and parts.hostname and url.isprintable() else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
 from master.api import request_models
-from master.api.access import Caller, Visible
+from master.api.access import Caller, Visible, require
 from master.api.enums import JobType
 from master.api.jobs import wire
 from master.api.jobs.replies import (
@@ -107,7 +108,9 @@ async def list_jobs_v2(
 @permit(Action.UPDATE_JOB, IN_BODY)
 async def update(body: UpdateJobQueue, principal: Caller, api: TheApi) -> Reply[Empty]:
     updates = [control.update() for control in body.updates]
-    await api.services.jobs.update_all(updates, by=principal)
+    await api.services.jobs.update_all(
+        updates, by=principal, require=partial(require, api, principal)
+    )
     return reply()
 
 

@@ -17,6 +17,7 @@ from master.api.services import ApiContext, TheApi
 from master.api.updates.requests import parse_subscription
 from master.auth.actions import ANYWHERE, Action
 from master.auth.permissions import visibility
+from master.parsing import in_parsing_thread
 from master.store.sql.changes import VERSIONS
 from master.updates.entities import KINDS
 from master.updates.hub import TOO_SLOW, UNREADABLE, Client, Sight, Subscription, UpdateHub
@@ -106,7 +107,8 @@ async def _read(hub: UpdateHub, client: Client, receive: Receive, *, published: 
             text = message.get("text")
             if text is None:
                 raise InvalidArgument("message: must be text, not bytes")
-            wanted = parse_subscription(text)
+            # In a thread: the ids that a client knows may be a megabyte.
+            wanted = await in_parsing_thread(parse_subscription, text)
         except InvalidArgument as error:
             client.outbox.close(error.message)
             return

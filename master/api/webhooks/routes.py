@@ -14,7 +14,7 @@ from master.api.permits import CLUSTER, IN_BODY, VISIBLE, permit, webhook
 from master.api.replies import Empty, Reply, reply
 from master.api.request_models import Body, FreeObject, Int32, RowId, Text, Word
 from master.api.routing import ApiRoute
-from master.api.services import ApiContext, TheApi
+from master.api.services import TheApi
 from master.api.values import time
 from master.api.webhooks.replies import (
     DeliveriesReply,
@@ -25,7 +25,7 @@ from master.api.webhooks.replies import (
     WebhookReply,
     WebhooksReply,
 )
-from master.auth.actions import Action
+from master.auth.actions import Action, Target
 from master.auth.permissions import allowed
 from master.auth.principal import Principal
 from master.core.webhooks.types import TriggerType, Webhook, WebhookMode, WebhookType
@@ -71,14 +71,18 @@ async def list_webhooks(by: Caller, visible: Visible, api: TheApi) -> Reply[Webh
         for one in sorted(api.services.webhook_registry.all(), key=lambda one: one.id)
         if one.workspace_id is None or one.workspace_id in visible
     ]
-    return reply({"webhooks": [await _json(api, by, one) for one in found]})
+    scopes = {
+        id_: await targets.webhook_scope(api, id_) for id_ in {one.workspace_id for one in found}
+    }
+    return reply({"webhooks": [_json(by, one, scopes[one.workspace_id]) for one in found]})
 
 
 @router.post("/webhooks")
 @permit(Action.EDIT_WEBHOOKS, IN_BODY)
 async def create(body: PostWebhook, by: Caller, api: TheApi) -> Reply[WebhookReply]:
     workspace_id = body.workspace_id or None
-    require(api, by, Action.EDIT_WEBHOOKS, await targets.webhook_scope(api, workspace_id))
+    scope = await targets.webhook_scope(api, workspace_id)
+    require(api, by, Action.EDIT_WEBHOOKS, scope)
     if not body.webhook_type:
         raise InvalidArgument(
             f"webhookType: must be one of {', '.join(TYPES + t for t in WebhookType)}"
@@ -92,7 +96,7 @@ async def create(body: PostWebhook, by: Caller, api: TheApi) -> Reply[WebhookRep
         triggers=[_trigger(one, number) for number, one in enumerate(body.triggers)],
     )
     id_ = await api.services.webhooks.create(new, by=by)
-    return reply({"webhook": await _json(api, by, api.services.webhooks.webhook(id_))})
+    return reply({"webhook": _json(by, api.services.webhooks.webhook(id_), scope)})
 
 
 @router.patch("/webhooks/{webhook_id}")
@@ -142,8 +146,7 @@ def _trigger(given: TriggerBody, number: int) -> NewTrigger:
     return NewTrigger(given.trigger_type, given.condition or {})
 
 
-async def _json(api: ApiContext, by: Principal, one: Webhook) -> WebhookJson:
-    scope = await targets.webhook_scope(api, one.workspace_id)
+def _json(by: Principal, one: Webhook, scope: Target) -> WebhookJson:
     shows = allowed(by, Action.EDIT_WEBHOOKS, scope)
     return {
         "id": one.id,

@@ -12,6 +12,7 @@ from master.api.access import Caller
 from master.api.permits import CLUSTER, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Text
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, ImageBakes, TheApi
 from master.api.values import Timestamp, epoch
@@ -63,11 +64,12 @@ class BeginBake(Body):
 
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def bakes(api: TheApi) -> Reply[BakesReply]:
-    """Those under way, and the newest that are over; the newest first."""
+async def bakes(by: Caller, api: TheApi) -> Reply[BakesReply]:
+    """Those under way, and the newest that are over; the newest first. Of pools that the caller is shown."""
+    hidden = await hidden_pools(api, by)
     provisioner = api.services.provisioner
     found = () if provisioner is None else provisioner.bakery.all()
-    return reply({"bakes": [_bake(each) for each in found]})
+    return reply({"bakes": [_bake(each) for each in found if each.pool not in hidden]})
 
 
 @router.post("")

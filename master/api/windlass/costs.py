@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from typing_extensions import TypedDict
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible
 from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import RowId
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.actions import Action
@@ -62,7 +63,11 @@ MonthQuery = Annotated[
 @router.get("/fleet/costs")
 @permit(Action.VIEW_CLUSTER, VISIBLE)
 async def costs(
-    visible: Visible, api: TheApi, by: GroupBy = GroupBy.POOL, month: MonthQuery = None
+    caller: Caller,
+    visible: Visible,
+    api: TheApi,
+    by: GroupBy = GroupBy.POOL,
+    month: MonthQuery = None,
 ) -> Reply[CostsReply]:
     """By default of the current month. Sums by month are of all months."""
     services = api.services
@@ -76,6 +81,7 @@ async def costs(
         usernames=users,
         is_visible=lambda job_id: services.jobs.is_visible(job_id, visible),
         projects=await services.costs.projects(lines) if by is GroupBy.PROJECT else None,
+        hidden_pools=await hidden_pools(api, caller),
     )
     total = CostSum("total")
     for line in lines:

@@ -14,6 +14,7 @@ from master.api.access import Caller, Visible
 from master.api.permits import CLUSTER, SOME, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, FreeObject, Text
+from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.targets import applied_template
@@ -140,9 +141,9 @@ class PlanReply(TypedDict):
 
 @router.get("")
 @permit(Action.VIEW_CLUSTER, CLUSTER)
-async def plan(api: TheApi) -> Reply[PlanReply]:
-    """What would be launched now for what waits. Nothing is."""
-    return reply(await _plan(api, ()))
+async def plan(by: Caller, api: TheApi) -> Reply[PlanReply]:
+    """What would be launched now for what waits, in pools that the caller is shown. Nothing is."""
+    return reply(await _plan(api, (), await hidden_pools(api, by)))
 
 
 @router.post("")
@@ -151,7 +152,8 @@ async def plan_for(
     body: PlanRequest, principal: Caller, visible: Visible, api: TheApi
 ) -> Reply[PlanReply]:
     """The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written."""
-    return reply(await _plan(api, await _requests(api, body, principal, visible)))
+    requests = await _requests(api, body, principal, visible)
+    return reply(await _plan(api, requests, await hidden_pools(api, principal)))
 
 
 async def _requests(
@@ -168,7 +170,10 @@ async def _requests(
     return [await api.services.tasks.would_request(new, by=by)]
 
 
-async def _plan(api: ApiContext, requests: Sequence[AllocationRequest]) -> PlanReply:
+async def _plan(
+    api: ApiContext, requests: Sequence[AllocationRequest], hidden: Collection[str]
+) -> PlanReply:
+    """`hidden`: pools of which only what is for these requests is told."""
     services = api.services
     foreseen = await services.foreseer.foresee(requests) if requests else {}
     gangs = {id_: each.gang for id_, each in foreseen.items() if each.gang is not None}
@@ -186,14 +191,19 @@ async def _plan(api: ApiContext, requests: Sequence[AllocationRequest]) -> PlanR
         if (why := fates[each.allocation_id][1]) is not None
     }
     other = await elsewhere(services, waiting, [gangs[id_] for id_ in gangs.keys() & bought])
-    launches = [*told.launches, *other.launches]
     mine = {request.allocation_id for request in requests}
+
+    def is_shown(each: PlannedLaunch | Considered) -> bool:
+        return each.pool not in hidden or not mine.isdisjoint(each.request_ids)
+
+    launches = [*filter(is_shown, (*told.launches, *other.launches))]
+    considered = [*filter(is_shown, (*told.considered, *other.considered))]
     return {
         "launches": [_launch(launch, mine) for launch in launches],
         "usdPerHour": _finite(sum(launch.usd_per_hour for launch in launches)),
         "asked": _asked(requests, fates, other.refuges),
-        "waiting": _waiting(told, {*mine, *bought}),
-        "considered": [_considered(each, mine) for each in (*told.considered, *other.considered)],
+        "waiting": [x for x in _waiting(told, {*mine, *bought}) if x["pool"] not in hidden],
+        "considered": [_considered(each, mine) for each in considered],
     }
 
 

@@ -13,9 +13,10 @@ _STATUS = {
 }
 _OTHER_COLOUR = "#009bde"
 _MARKS = {"DEBUG": "", "INFO": "ℹ️ ", "WARNING": "⚠️ ", "ERROR": "❌ ", "CRITICAL": "❌ "}
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "ˋ"}
 _TEST = "test"
-MAX_LINE = 2_000
-"""Characters of a line of output: Slack takes 3,000 in a block."""
+MAX_FIELD, MAX_LINE, MAX_REGEX, MAX_NAME = 1_800, 1_800, 600, 200
+"""Characters of what users wrote, as Slack counts them: it refuses more than 2,000 in a field, or 3,000 in a block."""
 
 
 def body_of(event: Event, type_: WebhookType, base_url: str = "") -> bytes:
@@ -93,16 +94,16 @@ def _log_text(event: Event, log: LogFacts, base: str) -> str:
     if event.experiment is not None:
         of = f"Experiment {_experiment_link(event.experiment, base)}, trial {event.experiment.trial_id}"
     else:
-        of = f"Task {escaped(log.task_id)}"
+        of = f"Task {escaped(log.task_id, MAX_NAME)}"
     regex = event.condition.get("regex", "")
     return (
-        f"{of}, on node {escaped(log.node)}, has written\n{_code(log.line)}\n"
-        f"which matches\n{_code(regex)}"
+        f"{of}, on node {escaped(log.node, MAX_NAME)}, has written\n{_code(log.line, MAX_LINE)}\n"
+        f"which matches\n{_code(regex, MAX_REGEX)}"
     )
 
 
 def _experiment_link(one: ExperimentFacts, base: str) -> str:
-    text = f"{escaped(one.name)} (#{one.id})"
+    text = f"{escaped(one.name, MAX_NAME)} (#{one.id})"
     return f"<{base}/det/experiments/{one.id}/overview|{text}>" if base else text
 
 
@@ -115,18 +116,23 @@ def _marked(text: str) -> dict[str, Any]:
 
 
 def _field(name: str, value: str) -> dict[str, str]:
-    return {"type": "mrkdwn", "text": f"*{name}*: {escaped(value)}"}
+    return {"type": "mrkdwn", "text": f"*{name}*: {escaped(value, MAX_FIELD)}"}
 
 
-def escaped(text: str) -> str:
-    """What users wrote, so that Slack shows it and makes no links, mentions or code of it."""
-    for raw, shown in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("`", "ˋ")):
-        text = text.replace(raw, shown)
-    return text
+def escaped(text: str, most: int) -> str:
+    """What users wrote, so that Slack shows it and makes no links, mentions or code of it; no more than `most`."""
+    found, left = [], most
+    for character in text[:most]:
+        shown = _ESCAPES.get(character, character)
+        left -= len(shown)
+        if left < 0:
+            break
+        found.append(shown)
+    return "".join(found)
 
 
-def _code(text: str) -> str:
-    return f"```{escaped(text[:MAX_LINE])}```"
+def _code(text: str, most: int) -> str:
+    return f"```{escaped(text, most)}```"
 
 
 def _duration(seconds: int) -> str:

@@ -75,6 +75,6 @@ def _asked_s(header: str, now: datetime) -> float:
     else:
         try:
             asked = (parsedate_to_datetime(header) - now).total_seconds()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return 0.0
     return min(max(asked, 0.0), LONGEST_RETRY_AFTER_S)

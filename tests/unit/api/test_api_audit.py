@@ -169,6 +169,22 @@ async def test_refusals(shared: ApiWorld) -> None:
         assert (line["event"], line["by"], line["request"]) == ("denied", "eve", f"{method} {path}")
 
 
+async def test_changes_of_the_queue(shared: ApiWorld) -> None:
+    """Each of a batch is decided by itself."""
+    ids = [await shared.create(SINGLE) for _ in range(2)]
+    jobs = [
+        (await shared.ok("GET", f"/api/v1/experiments/{id_}"))["experiment"]["jobId"] for id_ in ids
+    ]
+    mine, eve = shared.token, await shared.login("eve")
+    shared.token = mine
+    changes = {"updates": [{"jobId": job, "priority": 7} for job in jobs]}
+    with written() as lines:
+        await shared.refused(403, "POST", "/api/v1/job-queues", changes, token=eve)
+    assert [(line["event"], line["target"]) for line in lines] == [
+        ("denied", f"job {job}") for job in jobs
+    ]
+
+
 async def test_a_refusal_that_is_not_of_a_permission(shared: ApiWorld) -> None:
     """Who has an access token may not make more of them."""
     token = (await shared.ok("POST", "/api/v1/tokens", {"userId": 1}))["token"]

@@ -31,6 +31,11 @@ def test_what_a_reader_may_not_see_is_one_line() -> None:
     ]
     by_user = summed(lines, GroupBy.USER, usernames={1: "ann"}, is_visible=lambda _: True)
     assert [(each.name, each.total_usd) for each in by_user] == [("ann", 6.0), ("", 0.5)]
+    pools = [line("a", 2.0), line("b", 3.0, pool="lab")]
+    by_pool = summed(
+        pools, GroupBy.POOL, usernames={}, is_visible=lambda _: True, hidden_pools={"lab"}
+    )
+    assert [(each.name, each.total_usd) for each in by_pool] == [(OTHERS, 3.0), ("gpu", 2.0)]
 
 
 @pytest.mark.parametrize(

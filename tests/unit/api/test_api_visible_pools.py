@@ -10,9 +10,12 @@ import pytest
 from master.core.roles.catalogue import RoleId
 from master.store import tables
 from master.store.unit_of_work import UnitOfWork
+from provisioner.planning.preview import PlannedLaunch, Preview
+from provisioner.types import Offer, OfferKey
 from rm_backends.base import RmEvents
 from tests.fakes.api_world import SINGLE, ApiWorld, api_world
 from tests.fakes.dispatch_backend import DispatchBackend, Site
+from tests.fakes.one_instance import OneInstance
 from windlass.base.ids import Ids
 
 POOLS, ASSIGN = "/api/v1/resource-pools", "/api/v1/roles/add-assignments"
@@ -92,7 +95,16 @@ async def test_a_pool_of_a_hidden_workspace_is_not_there(rbac: ApiWorld) -> None
     assert await is_seen() == [True] * 3
 
 
-async def test_agents_and_machines_do_not_name_it(tmp_path: Path) -> None:
+async def test_agents_and_machines_do_not_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer = Offer(key=OfferKey(provider="site"), slots=8, usd_per_hour=2.0, boot_s=60.0)
+    launch = PlannedLaunch(pool="default", offer=offer, count=1, ready_in_s=0.0, request_ids=())
+
+    async def planned(*_: object) -> Preview:
+        return Preview(launches=(launch,), reasons={}, considered=())
+
+    monkeypatch.setattr(OneInstance, "preview", planned)
     authz = {"authz.type": "rbac"}
     async with api_world(tmp_path, security=authz, elastic=True) as world:
         await world.login()
@@ -112,6 +124,10 @@ async def test_agents_and_machines_do_not_name_it(tmp_path: Path) -> None:
             fleet = await world.ok("GET", "/api/v1/windlass/fleet", token=token)
             offers = await world.ok("GET", "/api/v1/windlass/fleet/offers", token=token)
             assert (len(fleet["instances"]) > 0, len(offers["offers"]) > 0) == (count, count)
+            bakes = await world.ok("GET", "/api/v1/windlass/fleet/bakes", token=token)
+            plan = await world.ok("GET", "/api/v1/windlass/fleet/plan", token=token)
+            assert (len(bakes["bakes"]), len(plan["launches"])) == (count, count)
+            assert plan["usdPerHour"] == 2.0 * count
 
 
 async def test_work_that_was_there_before_shows_its_owner_the_queue(rbac: ApiWorld) -> None:

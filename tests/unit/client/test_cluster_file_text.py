@@ -98,6 +98,28 @@ SHOWN = [
     ),
     (
         Step(
+            action=Action.CHANGE,
+            kind=Kind.WORKSPACE,
+            name="lab",
+            changes=(
+                Change(
+                    "checkpoint_storage",
+                    {"access_key": "AK", "secret_key": "hush", "type": "s3"},
+                    {"access_key": "AK", "secret_key": "hush-hush", "type": "s3"},
+                ),
+            ),
+        ),
+        "~ workspace lab",
+        [
+            "checkpoint_storage:",
+            " access_key: '********'",
+            "-secret_key: '********'",
+            "+secret_key: '******** (new)'",
+            " type: s3",
+        ],
+    ),
+    (
+        Step(
             action=Action.CREATE,
             kind=Kind.TEMPLATE,
             name="t",
@@ -115,6 +137,7 @@ def test_how_a_step_is_shown(step: Step, line: str, below: list[str]) -> None:
     assert (title(step), diff(step)) == (line, below)
     shown = document(step, "planned")
     assert [one["field"] for one in shown["changes"]] == [one.field for one in step.changes]
+    assert "hush" not in str(shown)
 
 
 def test_a_password_is_the_first_line_of_a_file_or_a_variable(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 
@@ -17,6 +18,8 @@ from jobs_queue_world import (
     facts,
 )
 
+from master.auth.actions import Action, Target
+from master.auth.permissions import allowed, denial
 from master.auth.principal import Principal
 from master.core.jobs import JobType, SetMaxSlots, SetPool, SetPriority, SetWeight
 from master.core.reasons import Reason, ReasonKind
@@ -28,6 +31,14 @@ from master.store.store import Store
 from windlass.base.errors import Conflict, InvalidArgument, LeaseLost, NotFound, PermissionDenied
 
 ADMIN = Principal(user_id=1, name="admin", admin=True)
+
+
+def rights_of(by: Principal) -> Callable[[Action, Target], None]:
+    def require(action: Action, target: Target) -> None:
+        if not allowed(by, action, target):
+            raise denial(by, action, target)
+
+    return require
 
 
 @pytest.fixture
@@ -133,6 +144,7 @@ async def test_every_update_of_a_batch_is_tried_and_each_failure_names_its_job(
                 JobUpdate(job_id="c", resource_pool="shared"),
             ],
             by=ADMIN,
+            require=rights_of(ADMIN),
         )
     message = failed.value.message
     assert message.startswith("6 of 9 updates failed: job nobody: job 'nobody' not found; job ab: ")
@@ -155,10 +167,10 @@ async def test_only_the_owner_and_administrators_change_a_job(
     update = [JobUpdate(job_id="aa", priority=7)]
     for refused in (other, task):
         with pytest.raises(PermissionDenied):
-            await service.update_all(update, by=refused)
+            await service.update_all(update, by=refused, require=rights_of(refused))
     assert not cluster.jobs["aa"].changes
     for permitted in (mine, ADMIN):
-        await service.update_all(update, by=permitted)
+        await service.update_all(update, by=permitted, require=rights_of(permitted))
     assert cluster.jobs["aa"].changes == [SetPriority(7), SetPriority(7)]
 
 
@@ -179,13 +191,15 @@ async def test_failures_that_agree_keep_their_code_and_one_alone_its_error(
 ) -> None:
     missing = [JobUpdate(job_id="x", priority=1), JobUpdate(job_id="y", priority=1)]
     with pytest.raises(UpdatesFailed) as failed:
-        await service.update_all(missing, by=ADMIN)
+        await service.update_all(missing, by=ADMIN, require=rights_of(ADMIN))
     assert failed.value.code == NotFound.code
     with pytest.raises(NotFound):
-        await service.update_all(missing[:1], by=ADMIN)
+        await service.update_all(missing[:1], by=ADMIN, require=rights_of(ADMIN))
     cluster.jobs["aa"].broken = LeaseLost("another master leads")
     with pytest.raises(LeaseLost):
-        await service.update_all([JobUpdate(job_id="aa", priority=1), *missing], by=ADMIN)
+        await service.update_all(
+            [JobUpdate(job_id="aa", priority=1), *missing], by=ADMIN, require=rights_of(ADMIN)
+        )
 
 
 async def test_limits_are_changed_too(service: JobService, cluster: MemoryCluster) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from sqlalchemy import delete, select
 
 from master.api.updates.requests import parse_subscription
 from master.auth.rights import Rights
+from master.core.updates.subscription import ShownRow
 from master.core.visibility import EVERYTHING, Visibility
 from master.store import tables
 from master.store.change_feed import Change
@@ -27,7 +30,7 @@ from master.store.sql.changes import MODELS, PROJECTS, VERSIONS
 from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from master.updates import outbox as outboxes
-from master.updates.entities import KINDS
+from master.updates.entities import KINDS, Entities, Entity
 from master.updates.hub import TOO_SLOW, Client, Sight, UpdateHub
 from tests.examples import examples
 from tests.fakes.updates_client import Picture, Rows
@@ -350,6 +353,81 @@ def test_after_each_pause_every_picture_equals_the_database() -> None:
 
         holds()
         runner.run(exits.aclose())
+
+
+@pytest.mark.parametrize("read", range(8))
+async def test_who_is_cut_off_anywhere_misses_no_change(memory_store: Store, read: int) -> None:
+    """What it is told has ascending numbers: by the highest it asks for the rest."""
+    world = World(memory_store)
+    await world.begin()
+    person = Person(filters={PROJECTS: {"workspace_ids": [1]}})
+    for _ in range(6):
+        await world.add_project(1, 1)
+    await world.pause([person])
+    for number in (4, 1, 5, 0):
+        await world.change("p", number, None)
+    await world.hub.step()
+    await world.change("p", 4, None)
+    await world.permit(person, Visibility(frozenset({2})))
+    await world.hub.step()
+    await world.permit(person, EVERYTHING)
+    await world.change("p", 2, None)
+    await world.hub.step()
+    await world.read(person, read)
+    world.leave(person)
+    await world.pause([person])
+
+
+async def test_what_changes_while_the_hub_reads_is_not_told_before_what_changed_earlier(
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(memory_store)
+    await world.begin()
+    person = Person(filters={PROJECTS: {"workspace_ids": [1]}})
+    for _ in range(2):
+        await world.add_project(1, 1)
+    await world.pause([person])
+    plain = Entities.read
+
+    async def read(*args: Any) -> Mapping[int, Entity]:
+        monkeypatch.setattr(Entities, "read", plain)
+        await world.change("p", 1, None)
+        await world.change("p", 0, None)
+        return await plain(*args)
+
+    await world.change("p", 0, None)
+    monkeypatch.setattr(Entities, "read", read)
+    await world.hub.step()
+    await world.read(person, 1)
+    world.leave(person)
+    await world.pause([person])
+
+
+async def test_who_leaves_while_the_hub_reads_leaves_nothing(
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(memory_store)
+    await world.begin()
+    await world.add_project(1, 1)
+    person = Person(filters={PROJECTS: {"workspace_ids": [1]}})
+    await world.pause([person])  # what it knows already is not told again
+    world.leave(person)
+    plain = Entities.present
+
+    async def present(*args: Any) -> Mapping[int, ShownRow]:
+        world.leave(person)
+        return await plain(*args)
+
+    monkeypatch.setattr(Entities, "present", present)
+    here = weakref.WeakSet[Client]()
+    world.hub.add(client := Client("somebody", person.look))
+    person.client = client
+    here.add(client)
+    del client
+    await world.subscribe(person)
+    assert person.client is None
+    gc.collect()
+    assert not here
 
 
 async def test_a_slow_reader_is_sent_away_and_finds_all_again(

@@ -26,6 +26,7 @@ from master.webhooks.targets import Targets
 from tests.fakes.hooks import ANN, FACTS, KEY, SOURCE, Hooks
 from tests.fakes.receiver import Receiver, receiver
 from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidArgument, StoreUnavailable
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "webhook_receiver" / "receiver.py"
 DEAD = "http://127.0.0.1:9/hook"
@@ -206,6 +207,23 @@ async def test_a_call_of_a_webhook_that_was_deleted_harms_nobody(hooks: Hooks) -
     assert await hooks.events() == []
 
 
+async def test_a_webhook_that_cannot_be_deleted_is_called_on(
+    hooks: Hooks, chat: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await hooks.create(chat.url)
+
+    async def full(unit: UnitOfWork) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks.store, "commit", full)
+        with pytest.raises(StoreUnavailable):
+            await hooks.service.delete(id_, by=ANN)
+    await hooks.ended(1)
+    await hooks.deliver()
+    assert told(chat) == [1]
+
+
 async def test_what_is_over_is_forgotten_after_a_week(hooks: Hooks, chat: Receiver) -> None:
     await hooks.create(chat.url)
     await hooks.ended(1, 2)
@@ -251,6 +269,16 @@ async def test_where_clouds_keep_credentials_nobody_calls(host: str) -> None:
     assert isinstance(found, Failure)
     assert found.is_final, found
     assert "which webhooks do not call" in found.why
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".org"])
+async def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
+    url = f"http://{host}/hook"
+    with pytest.raises(InvalidArgument, match="valid url required"):
+        Targets().require_url(url)
+    found = await HttpCaller(Targets())(url, b"{}", {})
+    assert isinstance(found, Failure)
+    assert found.is_final
 
 
 @pytest.mark.parametrize(

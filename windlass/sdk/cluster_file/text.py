@@ -1,4 +1,6 @@
-"""Steps as they are shown: a line each, and below it what changes; and as JSON. Of passwords only where they are."""
+"""Steps as they are shown: a line each, and below it what changes; and as JSON. Of passwords only where they are, and
+of the keys of storages and registries only whether they change: what this prints is kept by who runs it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,11 @@ from windlass.sdk.cluster_file.model import AgentUser, Password
 from windlass.sdk.cluster_file.state import Action, Change, Kind, Step
 from windlass.sdk.wire import Json
 
+_CONFIGS = ("config", "policy", "checkpoint_storage")
+_SECRET_KEYS = frozenset(
+    {"access_key", "secret_key", "connection_string", "credential", "password", "auth"}
+)
+_MASK = "********"
 _SIGNS = {Action.CREATE: "+", Action.CHANGE: "~", Action.REMOVE: "-"}
 
 
@@ -41,7 +48,7 @@ def document(step: Step, state: str, *, error: str = "", notes: list[str] | None
         "holder": str(step.holder) if step.holder is not None else None,
         "changes": [
             {"field": one.field, "old": _plain(one.old), "new": _plain(one.new)}
-            for one in step.changes
+            for one in map(_masked, step.changes)
         ],
         "state": state,
         "error": error,
@@ -54,10 +61,10 @@ def _scope(workspace: str | None) -> str:
 
 
 def _lines(change: Change, action: Action) -> Iterator[str]:
-    if change.field in ("config", "policy", "checkpoint_storage"):
+    if change.field in _CONFIGS:
         if change.field == "checkpoint_storage":  # one of several changes of a workspace
             yield f"{change.field}:"
-        yield from _configs(change)
+        yield from _configs(_masked(change))
     elif isinstance(change.new, tuple):
         old, new = set(change.old), set(change.new)
         yield from (f"+ {name}" for name in sorted(new - old))
@@ -75,6 +82,25 @@ def _configs(change: Change) -> Iterator[str]:
     for line in list(unified_diff(old, new, lineterm=""))[2:]:
         if not line.startswith("@@"):
             yield line
+
+
+def _masked(change: Change) -> Change:
+    if change.field not in _CONFIGS:
+        return change
+    old = _without_secrets(change.old, change.old)
+    return Change(change.field, old, _without_secrets(change.new, change.old))
+
+
+def _without_secrets(value: Any, before: Any, key: str = "") -> Any:
+    """`before`: what stood there. Another secret than that is shown as another one."""
+    if isinstance(value, dict):
+        was = before if isinstance(before, dict) else {}
+        return {name: _without_secrets(one, was.get(name), name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(one, None) for one in value]
+    if key not in _SECRET_KEYS or not isinstance(value, str):
+        return value
+    return _MASK if value == before else f"{_MASK} (new)"
 
 
 def _yaml(config: Json | None) -> list[str]:

@@ -3408,7 +3408,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Those under way, and the newest that are over; the newest first. */
+        /** @description Those under way, and the newest that are over; the newest first. Of pools that the caller is shown. */
         get: operations["windlass_bakes"];
         put?: never;
         /** @description Launch a machine as those of the pool, make an image of it, and end it. */
@@ -3511,7 +3511,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What would be launched now for what waits. Nothing is. */
+        /** @description What would be launched now for what waits, in pools that the caller is shown. Nothing is. */
         get: operations["windlass_plan"];
         put?: never;
         /** @description The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written. */

@@ -199,6 +199,17 @@ def test_an_alert_in_slack() -> None:
     ]
 
 
+def test_slack_gets_no_more_than_it_takes() -> None:
+    custom = CustomFacts(title="<" * 1000, description="&" * 10_000, level="ERROR")
+    log = LogFacts(task_id="c-1", node="n" * 300, line="&" * 2000)
+    alert = event(type=TriggerType.CUSTOM, custom=custom, condition={})
+    line = event(type=TriggerType.TASK_LOG, log=log, condition={"regex": "<" * 1000})
+    blocks = [json.loads(body_of(one, WebhookType.SLACK))["blocks"][0] for one in (alert, line)]
+    assert all(len(field["text"]) <= 2000 for field in blocks[0]["fields"])
+    assert all(len(block["text"]["text"]) <= 3000 for block in blocks)
+    assert "&amp;```" in blocks[1]["text"]["text"]
+
+
 def test_a_matched_line_in_slack() -> None:
     log = LogFacts(task_id="c-1", node="node", line="``` <@U1> " + "x" * 5000)
     found = json.loads(
@@ -265,6 +276,7 @@ def test_waits_grow_to_an_hour_and_end() -> None:
         ("999999999", 24 * 3600),
         ("soon", 5),
         ("-5", 5),
+        ("Thu, 01 Jan 2026 00:10:00 +99999999999999999", 5),
         ("", 5),
     ],
 )

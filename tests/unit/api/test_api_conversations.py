@@ -1,6 +1,6 @@
 """Recorded conversations of the published package in a task, call by call: a master must understand each of them.
 
-A file of `tests/golden/conversations` begins with the configuration of the experiment; then, after an empty line,
+A file of `tests/unit/api/conversations` begins with the configuration of the experiment; then, after an empty line,
 each call is a line `METHOD path body`, followed by the answer as `status fields`. Names with a `$` are this
 cluster's. Calls with `&` before them were under way together. An answer may have more fields; `"*"` is any value.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from tests.fakes.api_world import ApiWorld
 
-FILES = (Path(__file__).parents[2] / "golden" / "conversations").glob("*.txt")
+FILES = (Path(__file__).parent / "conversations").glob("*.txt")
 TEXTS = {file.stem: file.read_text(encoding="utf-8") for file in sorted(FILES)}
 
 

@@ -241,7 +241,15 @@ def test_a_port_that_somebody_else_has_leads_to_another(
         other.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
         )  # connections of the shell before
-        other.bind(("127.0.0.1", first))
+
+        def bound() -> bool:
+            """Once the sshd of the shell before has ended."""
+            with suppress(OSError):
+                other.bind(("127.0.0.1", first))
+                return True
+            return False
+
+        eventually("the port is ours", lambda: bound() or None)
         other.listen()
         shell = start(cluster, det)
         says = f"port {first} is in use on this node: trying another"

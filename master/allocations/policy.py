@@ -75,7 +75,7 @@ class ClusterPolicy:
 def lost_default(
     wanted: str, pool: str, *, aux: bool, workspace: WorkspaceDefaults | None
 ) -> Iterator[str]:
-    """What whoever named no pool is told of `pool`, which was chosen instead of the workspace's."""
+    """The warning to a submitter who named no pool: `pool` was used instead of the workspace's default."""
     lost = workspace.lost_pool(aux=aux) if workspace is not None and not wanted else None
     if workspace is not None and lost is not None:
         kind = "auxiliary" if aux else "compute"

@@ -4,7 +4,7 @@ One loop does everything in turn: it asks again who may see what, synchronises c
 of changes. What it tells is what the store holds at that moment; the numbers of changes keep it from telling twice.
 Each client's rights are compared once more right before anything is told or sent.
 
-A client that connects again says the highest number that it has seen, and is told of higher ones alone. So numbers are
+A client that reconnects sends the highest number it has received, and gets only higher ones. So numbers are
 told in ascending order, and what has changed since the loop looked is told with the number up to which it has looked:
 its own one follows, once all before it have been told.
 """

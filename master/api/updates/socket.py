@@ -116,7 +116,7 @@ async def _read(hub: UpdateHub, client: Client, receive: Receive, *, published: 
 
 
 def _spared(wanted: Subscription) -> Subscription:
-    """Without what it says of versions: it is told of all that match."""
+    """Without the model versions it knows: every version that matches is sent to it."""
     known = {name: ids for name, ids in wanted.known.items() if name != VERSIONS}
     return replace(wanted, known=known)
 

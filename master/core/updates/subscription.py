@@ -60,7 +60,7 @@ class Difference:
 
 
 def at_sync(known: IdRanges, since: int, present: Present) -> Difference:
-    """What a client is told that says what it knows: all that it may see of its filter is `present`."""
+    """The changes to send to a client that reports what it knows. `present`: what matches its filter and is visible."""
     news = (id_ for id_, now in present.items() if now.seq > since or id_ not in known)
     return Difference(known.minus(present), tuple(sorted(news, key=lambda id_: present[id_].seq)))
 

@@ -55,7 +55,7 @@ async def queued(world: ApiWorld) -> list[str]:
 
 @pytest.fixture(scope="module")
 def waiting(served: ServedWorld) -> dict[str, int]:
-    """By name, experiments that no agent has room for; made by the first test that asks."""
+    """Ids of experiments that wait for room, by name; made by the first test that needs one."""
     return {}
 
 

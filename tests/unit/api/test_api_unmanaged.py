@@ -138,7 +138,7 @@ async def test_a_recorded_conversation(world: ApiWorld) -> None:
 
 
 async def test_moved_from_a_laptop_into_a_command_of_the_cluster(world: ApiWorld) -> None:
-    """With the same ids it is the same trial, for whoever logs in there; the laptop is told that it is over."""
+    """The same ids continue the same trial on the cluster; reports of the laptop are refused from then on."""
     experiment, trial = await put(world)
     id_ = trial["id"]
     await start(world, id_)

@@ -10,6 +10,24 @@ import { LogView } from "../widgets/log_view.js";
 /** @typedef {import("../store.js").Schemas["TrialLog"]} TrialLog */
 /** @typedef {NonNullable<import("../openapi.js").operations["logs_of_trial"]["parameters"]["query"]>} Query */
 
+/**
+ * What the API is asked for a part of a log, of a trial or of any task.
+ *
+ * @param {{ text: string, level: string }} filter
+ * @param {{ limit: number, descending: boolean, before?: string | undefined, after?: string | undefined }} part
+ * @returns {Query}
+ */
+export function logQuery({ text, level }, { limit, descending, before, after }) {
+  return {
+    limit,
+    orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
+    ...(text ? { searchText: text } : {}),
+    ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
+    ...(before ? { timestampBefore: before } : {}),
+    ...(after ? { timestampAfter: after } : {}),
+  };
+}
+
 export const TrialLogs = component(
   /** @param {{ trial: number, isOver: boolean }} props */
   ({ trial, isOver }) => {
@@ -23,19 +41,10 @@ export const TrialLogs = component(
         isOver,
         onFilter: ({ text, level }) => choose({ search: text, level }),
         read:
-          ({ text, level }) =>
-          async ({ limit, descending, before, after, signal }) => {
-            /** @type {Query} */
-            const asked = {
-              limit,
-              orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
-              ...(text ? { searchText: text } : {}),
-              ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
-              ...(before ? { timestampBefore: before } : {}),
-              ...(after ? { timestampAfter: after } : {}),
-            };
+          (filter) =>
+          async ({ signal, ...part }) => {
             const call = api.GET("/api/v1/trials/{trial_id}/logs", {
-              params: { path: { trial_id: trial }, query: asked },
+              params: { path: { trial_id: trial }, query: logQuery(filter, part) },
               parseAs: "text",
               signal,
             });

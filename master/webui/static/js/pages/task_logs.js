@@ -10,9 +10,9 @@ import { Command } from "../widgets/command.js";
 import { LogView } from "../widgets/log_view.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
+import { logQuery } from "./logs.js";
 
 /** @typedef {import("../store.js").Schemas["TaskLog"]} TaskLog */
-/** @typedef {NonNullable<import("../openapi.js").operations["logs_of_task"]["parameters"]["query"]>} Query */
 
 export default component(
   /** @param {import("../routes.js").PageProps} props */
@@ -40,19 +40,10 @@ export default component(
         isOver: data.endTime !== null,
         onFilter: ({ text, level }) => choose({ search: text, level }),
         read:
-          ({ text, level }) =>
-          async ({ limit, descending, before, after, signal }) => {
-            /** @type {Query} */
-            const asked = {
-              limit,
-              orderBy: descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
-              ...(text ? { searchText: text } : {}),
-              ...(level ? { levels: /** @type {Query["levels"]} */ ([`LOG_LEVEL_${level}`]) } : {}),
-              ...(before ? { timestampBefore: before } : {}),
-              ...(after ? { timestampAfter: after } : {}),
-            };
+          (filter) =>
+          async ({ signal, ...part }) => {
             const call = api.GET("/api/v1/tasks/{task_id}/logs", {
-              params: { path: { task_id: id }, query: asked },
+              params: { path: { task_id: id }, query: logQuery(filter, part) },
               parseAs: "text",
               signal,
             });

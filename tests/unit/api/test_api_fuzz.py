@@ -62,6 +62,7 @@ NEVER_GRANTED = {
     "resource_pools_replace": "the only pool is a default one",
     "webhooks_create": "no generated URL is one",
     "webhooks_patch": "no generated URL is one",
+    "webhooks_test": "the only webhook has an address that no call may go to",
     "users_create": "no generated password is strong enough",
     "agents_join": "no generated join token is right",
     "agents_standing": "no generated credential is right",

@@ -16,6 +16,7 @@ from sqlmodel import select
 
 from agent_bootstrap.container_options import OsUser
 from master.auth.access_tokens import AccessTokens, Lifespans
+from master.auth.login_codes import LoginCodes
 from master.auth.passwords import Passwords
 from master.auth.principal import AllocationTokens, Principal, Rules, TaskIdentity
 from master.auth.rights import Rights
@@ -88,6 +89,7 @@ class AuthService:
         self._mailbox = SerialQueue("auth")
         self._users = UserDirectory()
         self._sessions = Sessions()
+        self._codes = LoginCodes(clock, ids)
         self.rights = Rights()
         """What else changes them tells it here, too."""
         self.access_tokens = AccessTokens(
@@ -165,7 +167,41 @@ class AuthService:
                 log.warning("login refused", user=known, address=address)
                 raise Unauthenticated(_INVALID if password else _INVALID_EMPTY)
             turn.passed()
-        return await self._mailbox.run(lambda: self._open_session(user, stored, address))
+        verified_user = user
+
+        async def open_session() -> tuple[str, User]:
+            current = self.user(verified_user.id)
+            if current.remote or current.password_hash != stored:
+                raise Unauthenticated(_INVALID)
+            return await self._open_session(current, address)
+
+        return await self._mailbox.run(open_session)
+
+    def issue_login_code(self, by: Principal) -> tuple[str, datetime]:
+        """For a browser, and when it expires. Raises PermissionDenied where no session asks, Conflict."""
+        if by.session_id is None:
+            raise PermissionDenied("only who logged in with a password can open a browser")
+        return self._codes.issue(by.user_id, by.session_id)
+
+    async def login_with_code(
+        self, code: str, *, before: str = "", address: str = ""
+    ) -> tuple[str, User]:
+        """A new session's token; it ends when the session that the code is from expires.
+
+        `before`: the token that the browser had. Raises Unauthenticated, PermissionDenied (inactive), Conflict (the
+        browser is logged in as another user).
+        """
+        session = self._sessions.use(token_hash(before), self._clock.now()) if before else None
+        issued = self._codes.redeem(code, in_place_of=session.user_id if session else None)
+
+        async def open_session() -> tuple[str, User]:
+            found = self._sessions.by_id(issued.session_id)
+            if found is None:
+                raise Unauthenticated("the session that this code is from has ended: log in")
+            user = self.user(issued.user_id)
+            return await self._open_session(user, address, until=found.session.expires_at)
+
+        return await self._mailbox.run(open_session)
 
     async def logout(self, token: str) -> None:
         """End the session; an access token stays valid until it is revoked.
@@ -356,17 +392,14 @@ class AuthService:
     # Inside the mailbox
 
     async def _open_session(
-        self, user: User, verified_hash: str | None, address: str
+        self, user: User, address: str, *, until: datetime | None = None
     ) -> tuple[str, User]:
-        user = self.user(user.id)
-        if user.remote or user.password_hash != verified_hash:
-            raise Unauthenticated(_INVALID)
         if not user.active:
             raise PermissionDenied("user is not active")
         now = self._clock.now()
         token = self._ids.token()
         session = LoginSession(
-            self._store.next_id(tables.UserSession), user.id, now + SESSION_LENGTH
+            self._store.next_id(tables.UserSession), user.id, until or now + SESSION_LENGTH
         )
         surplus = self._sessions.surplus(user.id)
         unit = UnitOfWork()

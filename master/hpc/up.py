@@ -37,12 +37,12 @@ from master.hpc.private import (
     write_config,
 )
 from master.hpc.remote import LOGIN_VARIABLE
-from master.hpc.remote import ssh_line as forward
 from master.hpc.site.facts import Facts
 from master.hpc.site.findings import findings
 from master.hpc.site.gather import GivenPlaces, gather
 from windlass.base.checks import Check
 from windlass.base.errors import Conflict, InvalidArgument
+from windlass.base.ssh_forward import ssh_line as forward
 from windlass.deploy.local.folder import ClusterFolder
 from windlass.deploy.local.services import MASTER, Condition, LocalServices
 

@@ -1,4 +1,7 @@
-"""`/det/login`: a form that works without scripts, and sends the browser on to where it came from."""
+"""`/det/login`: a form that works without scripts, and sends the browser on to where it came from.
+
+`#code=…`, the one-time code of `det web`, is sent by a script: what stands behind `#` is in no log and no `Referer`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from master.api.access import is_loopback
+from master.api.access import COOKIE, is_loopback
 from master.api.errors import status_of
 from master.api.http.known_hosts import host_in, origin_of
 from master.api.permits import public
@@ -37,13 +40,7 @@ async def log_in(request: Request, api: TheApi) -> Response:
     form = _fields(await request.body())
     username, asked = form.get("username", ""), form.get("redirect", "")
     try:
-        token, _ = await api.services.auth.login(
-            username,
-            form.get("password", ""),
-            is_hashed=False,
-            loopback=is_loopback(request),
-            address=request.client.host if request.client else "",
-        )
+        token = await _token(request, api, form)
     except WindlassError as error:
         values = {"problem": _sentence(error), "username": username, "redirect": asked}
         return page(request, "login.html", status=status_of(error).http, **values)
@@ -51,6 +48,23 @@ async def log_in(request: Request, api: TheApi) -> Response:
     response = redirect(request, path or "det/")
     keep_token(response, token, request)
     return response
+
+
+async def _token(request: Request, api: ApiContext, form: Mapping[str, str]) -> str:
+    """Of a new session. Raises WindlassError."""
+    auth, address = api.services.auth, request.client.host if request.client else ""
+    if code := form.get("code", ""):
+        before = request.cookies.get(COOKIE, "")
+        token, _ = await auth.login_with_code(code, before=before, address=address)
+    else:
+        token, _ = await auth.login(
+            form.get("username", ""),
+            form.get("password", ""),
+            is_hashed=False,
+            loopback=is_loopback(request),
+            address=address,
+        )
+    return token
 
 
 def _fields(body: bytes) -> Mapping[str, str]:

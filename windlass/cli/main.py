@@ -192,6 +192,24 @@ def preview_search(
 
 
 @app.command()
+def web(
+    ctx: typer.Context,
+    page: Annotated[
+        str,
+        typer.Argument(help="Which page: experiments/7, queue. Default: home.", show_default=False),
+    ] = "",
+    no_browser: Annotated[
+        bool,
+        typer.Option("--no-browser", help="Print the address only, without opening a browser."),
+    ] = False,
+) -> None:
+    """Open the web UI in a browser, logged in as you are here. On a login node, print the ssh line for it, too."""
+    from windlass.cli.web_ui import show_pages
+
+    show_pages(ctx, page, no_browser=no_browser)
+
+
+@app.command()
 def tunnel(
     ctx: typer.Context,
     service: Annotated[

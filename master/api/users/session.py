@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from typing_extensions import TypedDict
 
+from master.api import values
 from master.api.access import COOKIE, Caller, is_loopback, token_in
 from master.api.permits import OWN, permit, public
 from master.api.replies import Empty, Reply, reply
@@ -20,6 +21,11 @@ from master.auth.service import SESSION_LENGTH
 class LoginReply(TypedDict):
     token: str
     user: User
+
+
+class LoginCodeReply(TypedDict):
+    code: str
+    expiresAt: str
 
 
 router = APIRouter(route_class=ApiRoute, tags=["session"])
@@ -67,6 +73,14 @@ async def logout(request: Request, api: TheApi) -> Reply[Empty]:
         COOKIE, httponly=True, samesite="lax", secure=request.url.scheme == "https"
     )
     return response
+
+
+@router.post("/api/v1/windlass/login-codes")
+@permit(Action.USE_SESSION, OWN)
+async def create_login_code(principal: Caller, api: TheApi) -> Reply[LoginCodeReply]:
+    """For `/det/login#code=…`, once within a minute: opens a browser that is logged in as the caller is."""
+    code, expires_at = api.services.auth.issue_login_code(principal)
+    return reply({"code": code, "expiresAt": values.time(expires_at)})
 
 
 @router.get("/api/v1/me")

@@ -83,6 +83,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/master": OPEN,
     "POST /api/v1/auth/login": OPEN,
     "POST /api/v1/auth/logout": Expected(200, 400),
+    "POST /api/v1/windlass/login-codes": Expected(200, 403),
     "GET /api/v1/me": READ,
     "GET /users/me": READ,
     "GET /api/v1/master/config": ADMINS,

@@ -90,6 +90,26 @@ async def test_a_refused_login_shows_the_form_again(world: ApiWorld) -> None:
     assert missing.status_code == 400
 
 
+async def test_a_one_time_code_logs_in_and_leads_on(world: ApiWorld) -> None:
+    path = "/api/v1/windlass/login-codes"
+    token = (await log_in(world)).headers["set-cookie"].partition("auth=")[2].partition(";")[0]
+    code = (await world.ok("POST", path, {}, token=token))["code"]
+    form = {"code": code, "redirect": "/det/queue"}
+    answer = await ask(world, "POST", "/det/login", token="", data=form, headers=OURS)
+    assert led_to(answer) == f"{BASE}/det/queue"
+    again = await ask(world, "POST", "/det/login", token="", data=form, headers=OURS)
+    assert again.status_code == 401
+    assert "det web" in again.text
+    assert code not in again.text
+    by_others = {**OURS, "Origin": "http://evil"}
+    code = (await world.ok("POST", path, {}, token=token))["code"]
+    form = {"code": code}
+    refused = await ask(world, "POST", "/det/login", token="", data=form, headers=by_others)
+    assert refused.status_code == 403
+    created = await world.ok("POST", "/api/v1/tokens", {"userId": 2})
+    await world.refused(403, "POST", path, {}, token=created["token"])
+
+
 async def test_who_is_inactive_is_told_after_the_password(world: ApiWorld) -> None:
     body = {"user": {"username": "gone", "active": False}, "password": PASSWORD}
     await world.ok("POST", "/api/v1/users", body)

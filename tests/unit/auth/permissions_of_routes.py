@@ -26,6 +26,7 @@ GET //users/me
 GET //det/
 GET //det/{path:path}
 POST /auth/logout
+POST /windlass/login-codes
 GET /users
 GET /users/{user_id}
 GET /users/{username}/by-username

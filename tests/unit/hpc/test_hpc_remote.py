@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.hpc.remote import SshLogin, not_installed, ssh_line
+from master.hpc.remote import SshLogin, not_installed
+from windlass.base.ssh_forward import ssh_line
 
 
 @pytest.mark.parametrize(

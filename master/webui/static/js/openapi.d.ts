@@ -3658,6 +3658,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/login-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description For `/det/login#code=…`, once within a minute: opens a browser that is logged in as the caller is. */
+        post: operations["session_create_login_code"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/pools": {
         parameters: {
             query?: never;
@@ -5568,6 +5585,10 @@ export interface components {
             password?: string;
             /** @default  */
             username?: string;
+        };
+        LoginCodeReply: {
+            code: string;
+            expiresAt: string;
         };
         LoginReply: {
             token: string;
@@ -16384,6 +16405,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AgentStatusReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    session_create_login_code: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LoginCodeReply"];
                 };
             };
             /** @description Failure */

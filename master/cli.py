@@ -92,6 +92,7 @@ def run(
 ) -> None:
     """Run the master until SIGTERM. Tasks keep running without it; a restart reconnects them."""
     from master.app import MasterOptions
+    from master.checks.security import task_page_warnings
     from master.core.expconf.secrets import values
     from master.data_folder import held
     from master.logs.own_log import OwnLog
@@ -113,7 +114,7 @@ def run(
         secrets = values(config.model_dump(mode="json", by_alias=True))
         own_log = OwnLog(config.log.level, config.log.color, secrets=secrets)
         own_log.set_up()
-        for warning in (*config.warnings, *open_warnings(config)):
+        for warning in (*config.warnings, *open_warnings(config), *task_page_warnings(config)):
             typer.echo(f"warning: {warning}", err=True)
         with held(_data_dir(data_dir)) as folder:
             require_mountable(config, folder)

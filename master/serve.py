@@ -9,8 +9,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -53,10 +53,13 @@ def serve(options: MasterOptions) -> None:
     """
     raise_file_limit()
     gc.freeze()  # modules and models: no collection looks at them
-    with bound(options.config.host, options.config.port) as listener:
+    config = options.config
+    with ExitStack() as stack:
+        ports = [port for port in (config.port, config.webui.task_port) if port is not None]
+        listeners = [stack.enter_context(bound(config.host, port)) for port in ports]
         try:
             with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-                runner.run(_serve(options, listener))
+                runner.run(_serve(options, listeners))
         except* WindlassError as group:
             raise _first(group) from None
 
@@ -67,7 +70,7 @@ def raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(options: MasterOptions, listener: socket.socket) -> None:
+async def _serve(options: MasterOptions, listeners: Sequence[socket.socket]) -> None:
     manager = ServiceManager()
     tls = options.tls
     with StopSignal() as stop:
@@ -83,7 +86,7 @@ async def _serve(options: MasterOptions, listener: socket.socket) -> None:
                 await asyncio.sleep(0)
                 manager.ready()
                 server = web_server(app, options.config, tls)
-                await _serve_until(server, listener, running, stop)
+                await _serve_until(server, listeners, running, stop)
             manager.stopping()
             running.cancel()
             if reading is not None:
@@ -136,10 +139,13 @@ def _protocol(table: ConnectionTable, tls: ServedTls | None) -> Callable[..., as
 
 
 async def _serve_until(
-    server: WebServer, listener: socket.socket, running: asyncio.Task[None], stop: StopSignal
+    server: WebServer,
+    listeners: Sequence[socket.socket],
+    running: asyncio.Task[None],
+    stop: StopSignal,
 ) -> None:
     """Answer requests until the master is told to stop, or ends by itself; then let those under way end."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=list(listeners)))
     try:
         await _first_of(running, serving, stop.wait())
     finally:

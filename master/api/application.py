@@ -39,6 +39,7 @@ from master.api.models import routes as models
 from master.api.models import versions as model_versions
 from master.api.openapi import DescribedApp
 from master.api.proxy.middleware import Proxy
+from master.api.proxy.task_origin import TaskOrigin
 from master.api.resource_pools import bindings as pool_bindings
 from master.api.resource_pools import routes as resource_pools
 from master.api.roles import groups as user_groups
@@ -67,7 +68,7 @@ from master.api.windlass import routes as windlass
 from master.api.windlass import timelines as windlass_timelines
 from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
-from master.webui import pages, shell, sign_in, task_pages
+from master.webui import pages, shell, sign_in, task_origin, task_pages
 
 ROUTES: Sequence[BaseRoute] = (
     *description.router.routes,
@@ -139,6 +140,7 @@ ROUTES: Sequence[BaseRoute] = (
     *pages.router.routes,
     *sign_in.router.routes,
     *task_pages.router.routes,
+    *task_origin.router.routes,
     *shell.router.routes,
 )
 
@@ -160,9 +162,13 @@ def build_app(services: Services) -> DescribedApp:
     app.router.middleware_stack = RouteTable(app.router.routes, errors.refuse_socket)
     # The last one comes first: the rules for browsers see plain paths, and bodies as they were sent.
     config, security = services.config, services.config.security
+    of_tasks = config.webui.task_origin
     names = (config.host, host_of(services.master_url), *security.allowed_hosts)
+    names += () if of_tasks is None else (host_of(of_tasks),)
     app.add_middleware(JsonBodies)
     app.add_middleware(Proxy)
+    if of_tasks is not None:
+        app.add_middleware(TaskOrigin, origin=of_tasks, master_url=services.master_url)
     app.add_middleware(
         BrowserRules,
         hosts=KnownHosts(names, more=services.certificate_names),

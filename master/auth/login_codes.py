@@ -1,11 +1,11 @@
-"""One-time codes by which somebody who is logged in opens a browser that is: `det web`.
+"""One-time codes by which somebody who is logged in gets a browser, or another origin of this one, logged in.
 
 They live in memory, by their hashes, for a minute: a master that restarts knows none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from windlass.base.clock import Clock
@@ -21,8 +21,9 @@ MAX_WAITING = 20
 class IssuedCode:
     user_id: int
     session_id: int
-    """Whose session the browser's will be as long as."""
     expires_at: datetime
+    token: str = field(default="", repr=False)
+    """Of the session, where that itself is handed on."""
 
 
 class LoginCodes:
@@ -31,7 +32,7 @@ class LoginCodes:
         self._ids = ids
         self._waiting: dict[str, IssuedCode] = {}
 
-    def issue(self, user_id: int, session_id: int) -> tuple[str, datetime]:
+    def issue(self, user_id: int, session_id: int, token: str = "") -> tuple[str, datetime]:
         """The code, and when it expires. Raises Conflict if too many of this session wait to be used."""
         now = self._clock.now()
         self._waiting = {key: one for key, one in self._waiting.items() if one.expires_at > now}
@@ -40,7 +41,7 @@ class LoginCodes:
             seconds = int(VALID.total_seconds())
             raise Conflict(f"{own} codes of this session were not used yet: wait {seconds} s")
         code = self._ids.token()
-        issued = IssuedCode(user_id, session_id, now + VALID)
+        issued = IssuedCode(user_id, session_id, now + VALID, token)
         self._waiting[token_hash(code)] = issued
         return code, issued.expires_at
 

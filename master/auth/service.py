@@ -89,7 +89,8 @@ class AuthService:
         self._mailbox = SerialQueue("auth")
         self._users = UserDirectory()
         self._sessions = Sessions()
-        self._codes = LoginCodes(clock, ids)
+        self._login_codes = LoginCodes(clock, ids)
+        self._session_codes = LoginCodes(clock, ids)
         self.rights = Rights()
         """What else changes them tells it here, too."""
         self.access_tokens = AccessTokens(
@@ -179,9 +180,18 @@ class AuthService:
 
     def issue_login_code(self, by: Principal) -> tuple[str, datetime]:
         """For a browser, and when it expires. Raises PermissionDenied where no session asks, Conflict."""
-        if by.session_id is None:
-            raise PermissionDenied("only who logged in with a password can open a browser")
-        return self._codes.issue(by.user_id, by.session_id)
+        return self._login_codes.issue(by.user_id, _session_of(by))
+
+    def issue_session_code(self, by: Principal, token: str) -> str:
+        """For another origin of the same browser, which gets the very session: it ends as one.
+
+        Raises PermissionDenied where no session asks, Conflict.
+        """
+        return self._session_codes.issue(by.user_id, _session_of(by), token)[0]
+
+    def session_of_code(self, code: str) -> str:
+        """The token of the session, once. Raises Unauthenticated."""
+        return self._session_codes.redeem(code).token
 
     async def login_with_code(
         self, code: str, *, before: str = "", address: str = ""
@@ -192,7 +202,7 @@ class AuthService:
         browser is logged in as another user).
         """
         session = self._sessions.use(token_hash(before), self._clock.now()) if before else None
-        issued = self._codes.redeem(code, in_place_of=session.user_id if session else None)
+        issued = self._login_codes.redeem(code, in_place_of=session.user_id if session else None)
 
         async def open_session() -> tuple[str, User]:
             found = self._sessions.by_id(issued.session_id)
@@ -545,3 +555,9 @@ class AuthService:
 
     def _allocation_owner(self, hashed: str) -> TaskIdentity | None:
         return self._allocation_tokens.owner_of(hashed) if self._allocation_tokens else None
+
+
+def _session_of(by: Principal) -> int:
+    if by.session_id is None:
+        raise PermissionDenied("only who logged in with a password can open a browser")
+    return by.session_id

@@ -52,6 +52,7 @@ def security_checks(
     yield from check_certificate(config, folder, datetime.now(UTC))
     yield check_proxies(config.security.trusted_proxies)
     yield check_hosts(config.security.allowed_hosts)
+    yield check_task_pages(config)
     yield check_others_work(config)
     yield check_backup(folder, datetime.now(UTC))
     yield check_files_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -173,6 +174,25 @@ def check_certificate(config: MasterConfig, folder: Path, now: datetime) -> Iter
         yield _failed(name, f"others may read {files.key}", f"chmod o-rwx {files.key}")
     else:
         yield _ok(name, f"{ends}, for {', '.join(certificate.names[:3])}")
+
+
+def check_task_pages(config: MasterConfig) -> Check:
+    origin = config.webui.task_origin
+    if origin is not None:
+        return _ok("pages of tasks", f"at {origin}, apart from the master's")
+    if is_loopback(config.host) and not config.security.trusted_proxies:
+        return _ok("pages of tasks", "from this machine only")
+    return _warning(
+        "pages of tasks",
+        "notebooks and TensorBoards are shown at the master's own origin: their pages may act as whoever looks at them",
+        "set webui.task_origin to another name of this master, or to its address with webui.task_port",
+    )
+
+
+def task_page_warnings(config: MasterConfig) -> list[str]:
+    """What an operator should know at the start."""
+    check = check_task_pages(config)
+    return [] if check.status is CheckStatus.OK else [f"{check.found}; {check.advice}"]
 
 
 def check_proxies(networks: Sequence[str]) -> Check:

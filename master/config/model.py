@@ -37,6 +37,7 @@ from master.config.sections import (
     TaskLogging,
     Telemetry,
     UiCustomization,
+    WebUi,
 )
 from master.core.expconf.container_defaults import merge_container_defaults
 from master.core.expconf.models.durations import NonNegativeDuration
@@ -124,6 +125,8 @@ class MasterConfig(Section):
     """What monitoring reads."""
     webhooks: MasterWebhooks = MasterWebhooks()
     """Calls to other systems when experiments change."""
+    webui: WebUi = WebUi()
+    """Our own section: the pages."""
     telemetry: Annotated[Telemetry, NoEffect("nothing is ever reported to anybody")] = Telemetry()
     """Reports about use, and traces."""
     retention_policy: MasterRetentionPolicy = MasterRetentionPolicy()

@@ -6,14 +6,14 @@ import ipaddress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from agent_bootstrap.container_options import OsId, OsName
 from master.config.schedules import trigger_of
 from master.core.expconf.models.durations import PositiveDuration
-from master.core.expconf.models.schema import FreeMap, Integer, Item, Items, Positive, Section
+from master.core.expconf.models.schema import FreeMap, Integer, Item, Items, Port, Positive, Section
 from master.core.roles.catalogue import FIRST_OWN_ID, FIXED_ROLES
 from master.core.roles.permissions import Permission
 from windlass.base.no_effect import NoEffect
@@ -131,6 +131,34 @@ class Observability(Section):
 
     enable_prometheus: bool = True
     """Whether the master has pages for Prometheus."""
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ValueError(f'"{url}" is not an origin such as https://tasks.example.org')
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f'"{url}" must be a scheme, a host and a port alone')
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+class WebUi(Section):
+    """Our own section: the pages."""
+
+    task_origin: Annotated[str, AfterValidator(_origin)] | None = None
+    """Where browsers show notebooks, TensorBoards and ports of tasks: another name for this master, such as
+    `https://tasks.example.org`, or its `task_port`. None: at the master's own origin, where their pages may act as
+    whoever looks at them."""
+    task_port: Port | None = None
+    """A second port to listen on, for a `task_origin` such as `http://gpu.example.org:8081`."""
+
+    @model_validator(mode="after")
+    def _port_has_an_origin(self) -> WebUi:
+        if self.task_port is not None and self.task_origin is None:
+            raise ValueError(
+                f"task_port: {self.task_port} needs task_origin, the address that browsers reach it by"
+            )
+        return self
 
 
 class MasterWebhooks(Section):

@@ -26,6 +26,7 @@ from master.api.proxy.activity import NotedTraffic
 from master.api.proxy.headers import Header, in_query, kept_by_browser, service_token
 from master.api.proxy.http import CutShort, NoTaskAnswer, begin, exchange
 from master.api.proxy.services import ProxiedService, admit, find, opens
+from master.api.proxy.task_origin import asked
 from master.api.proxy.websockets import Bridge, to_tcp
 from master.api.services import ApiContext
 from windlass.base.errors import NotFound, Unauthenticated, WindlassError
@@ -129,7 +130,5 @@ async def _ask_to_log_in(scope: Scope, receive: Receive, send: Send, error: Wind
     if scope["type"] == "websocket":
         await _refuse(scope, receive, send, STATUS_OF_CODE["unauthenticated"], error.message)
         return
-    asked = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    if query := scope["query_string"].decode("latin-1"):
-        asked += f"?{query}"
-    await RedirectResponse(f"{LOGIN}?redirect={quote(asked, safe='')}", 303)(scope, receive, send)
+    form = scope.get("windlass.login", f"{LOGIN}?redirect=")
+    await RedirectResponse(form + quote(asked(scope), safe=""), 303)(scope, receive, send)

@@ -69,6 +69,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /det/": PAGE,
     "GET /det/login": OPEN,
     "POST /det/login": OPEN,
+    "GET /det/task-login": Expected(404, 404, 303),
+    "GET /det/enter": OPEN,
     "GET /det/{path}": Expected(404, 404, 303),
     "GET /det/assets/{version}/{name}": OPEN,
     "GET /det/interactive/{task_id}/{word}": PAGE,

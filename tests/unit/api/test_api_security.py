@@ -35,6 +35,7 @@ OPEN = {
     "/api/v1/auth/login",
     "/",
     "/det",
+    "/det/enter",
     "/det/login",
     "/det/assets/{version}/{name}",
     "/agents",

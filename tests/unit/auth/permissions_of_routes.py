@@ -25,6 +25,7 @@ POST /users/setting/reset
 GET //users/me
 GET //det/
 GET //det/{path:path}
+GET //det/task-login
 POST /auth/logout
 POST /windlass/login-codes
 GET /users

@@ -211,6 +211,8 @@ READERS: dict[type[BaseModel], dict[str, str]] = {
             read_by("master/config/sections.py:*", "url user password host port name ssl_mode"),
         ),
         "launch_error": "master/experiments:launch_error",
+        "webui.task_origin": "master/api:task_origin",
+        "webui.task_port": "master/serve.py:task_port",
         **below("webhooks", read_by("master/wiring:*", "base_url signing_key allowed_targets")),
         "connections.header_timeout": "master:header_timeout",
         "connections.unauthenticated": "master:unauthenticated",

@@ -52,6 +52,17 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def test_pages_of_tasks_are_apart_from_the_masters() -> None:
+    assert doctor.check_task_pages(config()).status is OK
+    wide = {"host": "0.0.0.0"}  # noqa: S104
+    check = doctor.check_task_pages(config(**wide))
+    assert check.status is WARNING
+    assert doctor.task_page_warnings(config(**wide)) == [f"{check.found}; {check.advice}"]
+    apart = config(**wide, webui__task_origin="https://tasks.example.org")
+    assert doctor.check_task_pages(apart).status is OK
+    assert doctor.task_page_warnings(apart) == []
+
+
 def test_private_files_are_private(folder: Path) -> None:
     assert doctor.check_modes(folder).status is OK
     folder.chmod(0o750)

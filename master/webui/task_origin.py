@@ -25,25 +25,22 @@ router = APIRouter(route_class=PageRoute, tags=["pages"])
 @permit(Action.USE_SESSION, OWN)
 async def leave(request: Request, principal: Caller, api: TheApi, to: str = "") -> Response:
     """`to`: the address of a service, from `/proxy/` on."""
+    origin, service = _origin(api), _service(to)
     token = token_in(request.scope["headers"])
     code = api.services.auth.issue_session_code(principal, token)
-    query = urlencode({"code": code, "to": _service(to)})
-    return RedirectResponse(
-        f"{_origin(api)}{ENTER}?{query}", 303, headers={"cache-control": "no-store"}
-    )
+    return _moved(f"{origin}{ENTER}?{urlencode({'code': code, 'to': service})}")
 
 
 @router.get(ENTER)
 @public
 async def enter(request: Request, api: TheApi, code: str = "", to: str = "") -> Response:
     """The same session, which reaches services alone here."""
-    target = f"{_origin(api)}{_service(to)}"
+    origin, service = _origin(api), _service(to)
     try:
         token = api.services.auth.session_of_code(code)
     except Unauthenticated:
-        again = f"{api.services.master_url}{LEAVE}?{urlencode({'to': _service(to)})}"
-        return _moved(again)
-    response = _moved(target)
+        return _moved(f"{api.services.master_url}{LEAVE}?{urlencode({'to': service})}")
+    response = _moved(f"{origin}{service}")
     keep_token(response, token, request)
     return response
 

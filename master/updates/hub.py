@@ -237,18 +237,20 @@ class UpdateHub:
 
         With the number up to which all changes are in it.
         """
-        while True:
+        upto, found = self._noted, dict[str, Present]()
+        while client.outbox.closed is None:
             self._look(client)
+            version = client.rights_version
             client.outbox.clear()
             self._forget(client)
-            upto, found = self._noted, dict[str, Present]()
+            upto, found = self._noted, {}
             for kind in KINDS:
                 if kind.name in wanted.filters or kind.name in wanted.known:
                     where = wanted.filters.get(kind.name, Filter())
                     found[kind.name] = await self._entities.present(
                         kind, where, client.sight[kind.name]
                     )
-            if client.rights_version == self._rights.version:
+            if version == self._rights.version:
                 break
         self._regained.discard(client)
         for name, present in found.items():

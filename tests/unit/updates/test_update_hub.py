@@ -430,6 +430,33 @@ async def test_who_leaves_while_the_hub_reads_leaves_nothing(
     assert not here
 
 
+async def test_who_logs_out_while_the_hub_reads_holds_it_up_no_longer(
+    memory_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(memory_store)
+    await world.begin()
+    await world.add_project(1, 1)
+    person = Person(filters={PROJECTS: {"workspace_ids": [1]}})
+    other = Person(filters=person.filters)
+    plain, reads = Entities.present, 0
+
+    async def present(*args: Any) -> Mapping[int, ShownRow]:
+        nonlocal reads
+        reads += 1
+        assert reads < 10, "the hub reads again and again for somebody who is gone"
+        if person.visible is not None:
+            await world.permit(person, None)
+        return await plain(*args)
+
+    monkeypatch.setattr(Entities, "present", present)
+    await world.subscribe(person)
+    assert person.client is not None
+    assert await world.hub.next(person.client) is None
+    world.leave(person)
+    await world.pause([person, other])
+    assert len(other.picture.rows[PROJECTS]) == 1
+
+
 async def test_a_slow_reader_is_sent_away_and_finds_all_again(
     memory_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

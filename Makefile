@@ -52,7 +52,7 @@ test-all: ## Run every test; of each half, at most six that fail get a second at
 	$(MAKE) test-slow
 
 .PHONY: test-slow
-test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/azurite $(STAMPS)/scans $(STAMPS)/webui ## Run the tests marked slow, as test-all does
+test-slow: $(STAMPS)/dev $(STAMPS)/compat $(STAMPS)/generator $(STAMPS)/jupyter $(STAMPS)/chromium $(STAMPS)/servers $(STAMPS)/azurite $(STAMPS)/scans $(STAMPS)/webui ## Run the tests marked slow, as test-all does
 	$(BIN)/python -P -m tests.second_attempt -n $(SLOW_WORKERS) $(SPREAD) --durations 20 -m slow $(PYTEST_ARGS)
 
 .PHONY: test-gpu
@@ -242,6 +242,30 @@ $(STAMPS)/chromium: $(STAMPS)/uv
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || echo "chromium cannot be installed: tests with it are skipped" >&2
 	else
 	  echo "chromium is not installed: tests with it are skipped (as root: apt-get install chromium)" >&2
+	fi
+	touch $@
+
+# A reverse proxy and what reads metrics, for tests only: they start what they need themselves.
+$(STAMPS)/servers: $(STAMPS)/uv
+	@PATH="$$PATH:/usr/sbin:/sbin"
+	missing=""
+	for one in nginx-light:nginx prometheus:prometheus; do
+	  command -v "$${one#*:}" >/dev/null || missing="$$missing $${one%:*}"
+	done
+	if [ -z "$$missing" ]; then
+	  :
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	  if [ ! -e /usr/sbin/policy-rc.d ]; then
+	    trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d
+	  fi
+	  apt-get update -qq || true
+	  for package in $$missing; do
+	    echo "installing $$package"
+	    apt-get install -y -qq --no-install-recommends "$$package" >/dev/null || echo "$$package cannot be installed: tests with it are skipped" >&2
+	  done
+	else
+	  echo "not installed:$$missing: tests with them are skipped (as root: apt-get install$$missing)" >&2
 	fi
 	touch $@
 

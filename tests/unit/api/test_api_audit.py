@@ -90,6 +90,7 @@ async def test_administration_is_where_its_nouns_are(noun: str) -> None:
         "POST /api/v1/users/setting/reset",
         "POST /api/v1/users/activity",
         "POST /api/v1/webhooks/custom",
+        "POST /api/v1/windlass/experiments/preview",
         "POST /api/v1/windlass/fleet/plan",
     }
     found = [

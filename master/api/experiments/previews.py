@@ -74,7 +74,7 @@ class ExperimentPreview(TypedDict):
 
 
 @router.post("/preview")
-@permit(Action.CREATE_EXPERIMENT, SOME)
+@permit(Action.PREVIEW_EXPERIMENT, SOME)
 async def preview(
     body: PreviewExperiment, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[ExperimentPreview]:

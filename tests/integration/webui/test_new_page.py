@@ -8,6 +8,7 @@ import json
 import tarfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -275,6 +276,56 @@ async def test_typed_text_outlives_a_master_that_is_away_and_another_page(visito
     await page.unroute(PREVIEW)
     await expect(verdict(page)).to_have_text("It would be accepted.")
     assert all("ERR_FAILED" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
+async def test_a_generic_task_is_started_with_files(
+    served: ServedWorld, visitor: Visit, tmp_path: Path
+) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "main.py").write_text("print(1)")
+    page = await visitor.open("tasks/generic")
+    await page.get_by_role("button", name="Start a task…").click()
+    dialog = page.get_by_role("dialog")
+    await editor(page).fill("entrypoint: [sleep, '9']\nresources: {slots: many}\n")
+    await dialog.get_by_label("A folder of files").set_input_files(tmp_path / "files")
+    await expect(dialog.get_by_text("1 file, 8 B")).to_be_visible()
+    found = await Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    await dialog.get_by_role("button", name="Start").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("resources.slots")
+    await editor(page).fill("entrypoint: [sleep, '9']\nresources: {slots: 1}\n")
+    await dialog.get_by_role("button", name="Start").click()
+    await expect(dialog).to_have_count(0)
+    await expect(page.get_by_role("region", name="The selected task")).to_be_visible()
+    id_ = parse_qs(urlsplit(page.url).query)["task"][0]
+    config = (await served.world.ok("GET", f"/api/v1/tasks/{id_}/config"))["config"]
+    assert json.loads(config) == {"entrypoint": ["sleep", "9"], "resources": {"slots": 1}}
+    await served.world.ok("POST", f"/api/v1/tasks/{id_}/kill", {})
+    assert all("400" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
+async def test_tensorboards_are_started_from_experiments_and_by_ids(
+    served: ServedWorld, visitor: Visit
+) -> None:
+    page = await visitor.open("experiments/1")
+    await page.get_by_role("button", name="TensorBoard").click()
+    await page.wait_for_url("**/wait/tensorboard/*")
+    first = page.url.rsplit("/", 1)[1]
+    await visitor.open("tasks/tensorboards")
+    await page.get_by_role("button", name="Start a tensorboard…").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Experiments").fill("1, 99")
+    await dialog.get_by_role("button", name="Start").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("experiment '99' not found")
+    await dialog.get_by_label("Experiments").fill("1, 2")
+    await dialog.get_by_role("button", name="Start").click()
+    await expect(page.get_by_role("region", name="The selected task")).to_be_visible()
+    second = parse_qs(urlsplit(page.url).query)["task"][0]
+    for id_ in (first, second):
+        await served.world.ok("POST", f"/api/v1/tensorboards/{id_}/kill")
+    assert all("404" in one for one in visitor.complaints)
     visitor.complaints.clear()
 
 

@@ -27,6 +27,7 @@ OF_WORK = frozenset(
         Action.DELETE_PROJECT,
         Action.MOVE_PROJECT,
         Action.CREATE_EXPERIMENT,
+        Action.PREVIEW_EXPERIMENT,
         Action.PREVIEW_SEARCH,
         Action.UPDATE_EXPERIMENT,
         Action.UPDATE_METADATA,
@@ -90,7 +91,6 @@ async def test_administration_is_where_its_nouns_are(noun: str) -> None:
         "POST /api/v1/users/setting/reset",
         "POST /api/v1/users/activity",
         "POST /api/v1/webhooks/custom",
-        "POST /api/v1/windlass/experiments/preview",
         "POST /api/v1/windlass/fleet/plan",
     }
     found = [

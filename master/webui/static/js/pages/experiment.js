@@ -52,7 +52,7 @@ export default component(
         { class: "title" },
         h("h1", null, `${data.id} ${data.name}`),
         State({ state: data.state }),
-        Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data) }),
+        Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data), workspace: data.workspaceId }),
         Again({ experiment: data, isOver: OVER.has(data.state) }),
       ),
       data.error && h("p", { class: "problem" }, data.error),

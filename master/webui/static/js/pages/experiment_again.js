@@ -2,6 +2,7 @@
 
 import { component, h } from "../html.js";
 import { href } from "../router.js";
+import { TensorBoardButton } from "./tensorboard.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 
@@ -28,5 +29,6 @@ export const FromTrial = component(
       { class: "bar", "aria-label": "Go on with this trial" },
       checkpointCount > 0 && h("a", { href: href("new", { trial: id }) }, "Begin at its checkpoint"),
       h("a", { href: href("new", { search: id }) }, "Search around it"),
+      TensorBoardButton({ trials: [id] }),
     ),
 );

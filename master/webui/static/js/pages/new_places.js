@@ -12,20 +12,15 @@ const MOST = 500;
 export const Places = component(
   /** @param {{ draft: Chosen, change: (changes: Partial<Chosen>) => void }} props */
   ({ draft, change }) => {
-    const { data } = useLive("where experiments go", read, { everyMs: EVERY_MS });
-    const projects = (data?.projects ?? []).map((one) => ({
-      value: String(one.id),
-      text: `${one.workspaceName} / ${one.name}`,
-    }));
-    const templates = (data?.templates ?? []).map(({ name }) => ({ value: name, text: name }));
+    const { data } = useLive("names of templates", readTemplates, { everyMs: EVERY_MS });
+    const templates = (data ?? []).map(({ name }) => ({ value: name, text: name }));
     return h(
       "div",
       { class: "options" },
-      Choice({
-        label: "Project",
-        value: draft.project ? String(draft.project) : "",
-        options: [{ value: "", text: "as the configuration says" }, ...projects],
-        onChange: (id) => change({ project: Number(id) }),
+      ProjectChoice({
+        value: draft.project,
+        nothing: "as the configuration says",
+        onChange: (project) => change({ project }),
       }),
       Choice({
         label: "Template",
@@ -34,6 +29,23 @@ export const Places = component(
         onChange: (template) => change({ template }),
       }),
     );
+  },
+);
+
+export const ProjectChoice = component(
+  /** @param {{ value: number, nothing: string, onChange: (id: number) => void }} props nothing: what 0 stands for */
+  ({ value, nothing, onChange }) => {
+    const { data } = useLive("open projects", readProjects, { everyMs: EVERY_MS });
+    const projects = (data ?? []).map(({ id, workspaceName, name }) => ({
+      value: String(id),
+      text: `${workspaceName} / ${name}`,
+    }));
+    return Choice({
+      label: "Project",
+      value: value ? String(value) : "",
+      options: [{ value: "", text: nothing }, ...projects],
+      onChange: (id) => onChange(Number(id)),
+    });
   },
 );
 
@@ -58,12 +70,13 @@ const Choice = component(
 );
 
 /** @param {AbortSignal} signal */
-async function read(signal) {
-  const query = { limit: MOST };
-  const [projects, templates] = await Promise.all([
-    ok(api.GET("/api/v1/workspaces/{id}/projects", { params: { path: { id: 0 }, query }, signal })),
-    ok(api.GET("/api/v1/templates", { params: { query }, signal })),
-  ]);
-  const open = projects.projects.filter((one) => !one.archived);
-  return { projects: open, templates: templates.templates };
+async function readProjects(signal) {
+  const params = { path: { id: 0 }, query: { limit: MOST } };
+  const { projects } = await ok(api.GET("/api/v1/workspaces/{id}/projects", { params, signal }));
+  return projects.filter((one) => !one.archived);
+}
+
+/** @param {AbortSignal} signal */
+async function readTemplates(signal) {
+  return (await ok(api.GET("/api/v1/templates", { params: { query: { limit: MOST } }, signal }))).templates;
 }

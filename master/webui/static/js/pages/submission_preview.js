@@ -95,7 +95,7 @@ const Start = component(
               rows: plan.launches,
               rowKey: ({ pool, offer }) => `${pool} ${offer}`,
               columns: [
-                { title: "Machines", isNumber: true, cell: (one) => `${one.machines} × ${one.offer}` },
+                { title: "Machines", cell: (one) => `${one.machines} × ${one.offer}` },
                 { title: "Slots", isNumber: true, cell: (one) => one.slots },
                 { title: "An hour", isNumber: true, cell: (one) => usd(one.usdPerHour, 2), hint: "Of all of them" },
                 { title: "Ready in", isNumber: true, cell: (one) => duration(one.readyInS) },
@@ -127,6 +127,8 @@ function fate({ outcome, reason, fallBack }) {
 
 /** @param {Schemas["TrialSummary"]} summary */
 function length({ count: trials, unit }) {
-  const until = unit.maxLength ? "to their own end" : `for ${unit.value} ${unit.name ?? "units"}`;
+  const until = unit.maxLength
+    ? `to ${trials === 1 ? "its" : "their"} own end`
+    : `for ${unit.value} ${unit.name ?? "units"}`;
   return `${count(trials, "trial")} ${until}`;
 }

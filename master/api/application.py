@@ -22,7 +22,7 @@ from master.api.config_policies import routes as config_policies
 from master.api.experiments import actions as experiment_actions
 from master.api.experiments import bulk as experiment_bulk
 from master.api.experiments import finding as experiment_finding
-from master.api.experiments import metric_streams, model_files, preview_gc, preview_search
+from master.api.experiments import metric_streams, model_files, preview_gc, preview_search, previews
 from master.api.experiments import routes as experiments
 from master.api.experiments import series as experiment_series
 from master.api.experiments import unmanaged as unmanaged_experiments
@@ -96,6 +96,7 @@ ROUTES: Sequence[BaseRoute] = (
     *checkpoints.router.routes,
     *checkpoint_downloads.router.routes,
     *preview_gc.router.routes,
+    *previews.router.routes,
     *preview_search.router.routes,
     *runs.router.routes,
     *run_actions.router.routes,

@@ -41,6 +41,7 @@ class Action(StrEnum):
     VIEW_MASTER_CONFIG = "view master config"
     VIEW_MASTER_LOGS = "view master logs"
     CREATE_EXPERIMENT = "create experiment"
+    PREVIEW_EXPERIMENT = "preview experiment"
     PREVIEW_SEARCH = "preview search"
     UPDATE_EXPERIMENT = "update experiment"
     UPDATE_METADATA = "update experiment metadata"

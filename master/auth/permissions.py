@@ -72,6 +72,7 @@ RULES: Mapping[Action, PermissionRule] = {
     Action.VIEW_MASTER_CONFIG: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.VIEW_MASTER_LOGS: PermissionRule(Users.ADMINS, Tasks.NONE),
     Action.CREATE_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
+    Action.PREVIEW_EXPERIMENT: PermissionRule(Users.ALL, Tasks.NONE),
     Action.PREVIEW_SEARCH: PermissionRule(Users.ALL, Tasks.NONE),
     Action.UPDATE_EXPERIMENT: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),
     Action.UPDATE_METADATA: PermissionRule(Users.OWNER_OF_WORK, Tasks.NONE),

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from master.allocations.identities import TaskOwner
 from master.core.actor import Actor
 from master.core.expconf import ExperimentConfig, merge, parse
+from master.core.expconf.origins import origins_document, origins_from_document, over
 from master.core.searcher.search import Search
 from master.core.searcher.types import Create, InitialTrials
 from master.experiments.lifecycle.continuing import (
@@ -54,6 +55,15 @@ Check = Callable[[JsonObject, JsonMapping, TaskOwner], Awaitable[CheckedExperime
 """Of a complete configuration that an override has changed, and of the override alone."""
 
 
+class Continuation(NamedTuple):
+    """What goes on, and with which configuration."""
+
+    before: ExperimentState
+    owner_name: str
+    trials: Sequence[TrialState]
+    checked: CheckedExperiment
+
+
 class _Tasks(NamedTuple):
     trial_id: int | None
     number: int
@@ -87,18 +97,9 @@ class Continuations:
 
         Raises NotFound, InvalidState, InvalidArgument for an override that may not be, InvalidConfig.
         """
-        found = await self._ended(experiment_id)
-        changes = await in_parsing_thread(_parse_override, override)
-        config = found.experiment.config
-        _require_continuable(str(config["searcher"]["name"]), changes)
+        found, changes = await self._read(experiment_id, override)
         await self._leave_memory(experiment_id)
-        before = await rebuilt(self._store, found.experiment)
-        trials = to_be_continued(before)
-        if not before.trials:
-            raise InvalidState(f"experiment {experiment_id} has no run left to continue")
-        if not trials:
-            raise InvalidState("experiment has been completed, cannot continue this experiment")
-        checked = await self._checked(found, before, changes)
+        before, _, trials, checked = await self._continuation(found, changes)
         state = replace(
             before, name=checked.config.name, config=checked.config, settings=checked.settings
         )
@@ -110,7 +111,7 @@ class Continuations:
             workspace_id=found.workspace_id,
             search=checked.search,
         )
-        step = partial(continued, trials=starts)
+        step = partial(continued, trials=starts, origins=origins_document(checked.origins))
         try:
             await live.apply(step, by=by, large=True, committed=lambda: self._roots.register(live))
         except Conflict:
@@ -119,6 +120,26 @@ class Continuations:
             raise
         log.info("experiment continued", experiment=experiment_id, trials=len(trials), by=str(by))
         return checked.warnings
+
+    async def check(self, experiment_id: int, override: str) -> Continuation:
+        """What `continue_` would do. Raises the same; changes nothing."""
+        return await self._continuation(*await self._read(experiment_id, override))
+
+    async def _read(self, experiment_id: int, override: str) -> tuple[StoredExperiment, JsonObject]:
+        found = await self._ended(experiment_id)
+        changes = await in_parsing_thread(_parse_override, override)
+        _require_continuable(str(found.experiment.config["searcher"]["name"]), changes)
+        return found, changes
+
+    async def _continuation(self, found: StoredExperiment, changes: JsonMapping) -> Continuation:
+        before = await rebuilt(self._store, found.experiment)
+        trials = to_be_continued(before)
+        if not before.trials:
+            raise InvalidState(f"experiment {before.id} has no run left to continue")
+        if not trials:
+            raise InvalidState("experiment has been completed, cannot continue this experiment")
+        checked = await self._checked(found, before, changes)
+        return Continuation(before, found.owner_name, trials, checked)
 
     async def _ended(self, experiment_id: int) -> StoredExperiment:
         found = await stored(self._store, experiment_id)
@@ -141,6 +162,7 @@ class Continuations:
     async def _checked(
         self, found: StoredExperiment, state: ExperimentState, changes: JsonMapping
     ) -> CheckedExperiment:
+        origins = origins_from_document(found.experiment.config_origins)
         if not changes:
             await self._require(found.workspace_id, state.settings)
             warnings = self._parts.admission.check_pool(state.settings)
@@ -149,6 +171,7 @@ class Continuations:
                 settings=state.settings,
                 search=search_of(state.config),
                 warnings=warnings,
+                origins=origins,
             )
         owner = TaskOwner(state.owner_id, found.workspace_id)
         document = _over(changes, state)
@@ -158,7 +181,9 @@ class Continuations:
                 "overrideConfig: searcher.name must stay "
                 f'"{SINGLE}", not "{checked.config.searcher.name}"'
             )
-        return checked
+        return replace(
+            checked, origins=None if origins is None else over(checked.origins or (), origins)
+        )
 
     async def _starts(
         self,

@@ -24,7 +24,7 @@ from master.core.searcher.types import TrialAdded
 from master.core.visibility import Visibility
 from master.core.webhooks.types import CustomFacts
 from master.experiments import waiting
-from master.experiments.continuation import Continuations
+from master.experiments.continuation import Continuation, Continuations
 from master.experiments.lifecycle import external, machine
 from master.experiments.lifecycle.state import (
     ExperimentState,
@@ -197,12 +197,11 @@ class ExperimentService:
         """The search of such an experiment. Raises InvalidConfig; creates nothing."""
         return await in_parsing_thread(self._admission.preview, document)
 
-    async def would_request(
-        self, text: str, *, by: Actor, template: Template | None = None
+    def first_requests(
+        self, checked: CheckedExperiment, *, user: str, trials: int | None = None
     ) -> list[AllocationRequest]:
-        """What the first trials of such an experiment would ask for. Raises as `check`; creates nothing."""
-        checked = await self.check(text, by=by, template=template)
-        return self._admission.first_requests(checked, user=by.name)
+        """See `Admission`."""
+        return self._admission.first_requests(checked, user=user, trials=trials)
 
     async def _check(
         self, text: str, owner: TaskOwner, template: Template | None
@@ -269,7 +268,9 @@ class ExperimentService:
         def begin(state: ExperimentState, env: Env) -> ExperimentStep:
             first = machine.begin(state, env)
             row = UnitOfWork()
-            row.insert(tables.Experiment, experiment_row(first.state, new, blob, listing))
+            row.insert(
+                tables.Experiment, experiment_row(first.state, new, blob, listing, checked.origins)
+            )
             return replace(first, rows=tuple(row.operations))
 
         live = LiveExperiment(
@@ -316,6 +317,10 @@ class ExperimentService:
         return await self.row_changes.run(
             lambda: self._continuations.continue_(experiment_id, override, by=by)
         )
+
+    async def check_continuation(self, experiment_id: int, override: str = "") -> Continuation:
+        """See `Continuations`."""
+        return await self._continuations.check(experiment_id, override)
 
     async def activate(self, experiment_id: int, *, by: Actor) -> None:
         """Raises InvalidArgument for one that a config policy has come to forbid since it was paused."""

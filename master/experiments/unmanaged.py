@@ -108,7 +108,7 @@ class UnmanagedExperiments:
 
         def begin(state: ExperimentState, env: Env) -> ExperimentStep:
             row = UnitOfWork()
-            row.insert(tables.Experiment, experiment_row(state, new, None, []))
+            row.insert(tables.Experiment, experiment_row(state, new, None, [], checked.origins))
             return replace(unmanaged.begin(state, env), rows=tuple(row.operations))
 
         live = LiveExperiment(

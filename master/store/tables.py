@@ -413,6 +413,15 @@ class Experiment(SQLModel, table=True):
     original_config: Mapped[str] = Field(
         default="", sa_column=Column(Text, nullable=False, default="")
     )
+    config_origins: Mapped[list[JsonObject] | None] = document_column(
+        documents.CONFIG_ORIGINS, nullable=True
+    )
+    """Which values of the config are no defaults of Windlass, and where each comes from: path, source, name.
+
+    None: it was submitted before they were kept.
+    """
+    template: Mapped[str] = Field(default="")
+    """The name of the one that it was submitted with; empty: without."""
     model_definition: Mapped[str | None] = Field(default=None)
     """Blob id (SHA-256) of the gzipped tar."""
     model_files: Mapped[list[JsonObject]] = document_column(documents.MODEL_FILES)

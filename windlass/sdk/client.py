@@ -220,8 +220,15 @@ class Client:
             },
         )
 
+    def preview_experiment(
+        self, config: str, *, project_id: int | None = None, template: str | None = None
+    ) -> Json:
+        """What would become of it: `problems`, or `config` with `origins`, `trials` and `plan`. Submits nothing."""
+        body = {"config": config, "projectId": project_id, "template": template}
+        return self.session.post("/api/v1/windlass/experiments/preview", body)
+
     def experiment(self, experiment_id: int) -> Json:
-        """{"experiment", "config", "jobSummary"}."""
+        """{"experiment", "config", "jobSummary", "origins", "template"}."""
         return self.session.get(f"/api/v1/experiments/{experiment_id}")
 
     def experiments(
@@ -304,7 +311,13 @@ class Client:
         return dict(self.session.post("/api/v1/preview-hp-search", body)["summary"])
 
     def fork_experiment(
-        self, parent_id: int, config: str, *, activate: bool = True, project_id: int | None = None
+        self,
+        parent_id: int,
+        config: str,
+        *,
+        activate: bool = True,
+        project_id: int | None = None,
+        template: str | None = None,
     ) -> Json:
         """Submit one with the files of another."""
         return self.session.post(
@@ -315,6 +328,7 @@ class Client:
                 "parentId": parent_id,
                 "activate": activate,
                 "projectId": project_id or 0,
+                "template": template,
             },
         )
 

@@ -53,12 +53,12 @@ class PreviewSearch(Body):
 @permit(Action.PREVIEW_SEARCH, CLUSTER)
 async def preview_search(body: PreviewSearch, api: TheApi) -> Reply[PreviewSearchReply]:
     config, search = await api.services.experiments.preview_search(body.config)
-    trials = [_row(planned) for planned in planned_trials(search)]
+    trials = [trial_summary(planned) for planned in planned_trials(search)]
     searcher = finite(config.to_json()["searcher"])
     return reply({"summary": {"config": searcher, "trials": trials}})
 
 
-def _row(planned: PlannedTrials) -> TrialSummary:
+def trial_summary(planned: PlannedTrials) -> TrialSummary:
     return {
         "count": planned.count,
         "unit": {

@@ -8,6 +8,7 @@ from master.api.enums import ExperimentState, LaunchWarning
 from master.api.jobs.replies import JobSummary
 from master.api.paging import Pagination
 from master.api.values import Int64, Number, Timestamp
+from master.core.expconf.origins import Source
 from windlass.base.formats.json_types import JsonObject
 
 
@@ -56,6 +57,15 @@ class Experiment(TypedDict):
     """Our own: why it waits."""
 
 
+class ConfigOrigin(TypedDict):
+    """A list may have several."""
+
+    path: str
+    source: Source
+    name: str
+    """Of the template or pool; whose the config policy is; else empty."""
+
+
 class ExperimentReply(TypedDict):
     experiment: Experiment
 
@@ -88,6 +98,13 @@ class GetExperimentReply(TypedDict):
     experiment: Experiment
     config: JsonObject | None
     jobSummary: JobSummary | None
+    origins: list[ConfigOrigin] | None
+    """Our own: of the values of its configuration that are no defaults of Windlass, when it was submitted or continued.
+
+    null: not known, of experiments of earlier releases.
+    """
+    template: str
+    """Our own: the name of the one that it was submitted with; empty: without."""
 
 
 class ExperimentsReply(TypedDict):

@@ -41,6 +41,7 @@ from master.api.values import finite
 from master.auth.actions import Action
 from master.auth.permissions import visibility
 from master.auth.principal import Principal
+from master.core.expconf.origins import origins_from_document
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.live import LiveExperiment
@@ -159,10 +160,18 @@ def _created(
 @router.get("/api/v1/experiments/{experiment_id}")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def get(experiment_id: RowId, visible: Visible, api: TheApi) -> Reply[GetExperimentReply]:
-    experiment = await experiment_json(api, experiment_id, visible)
+    row = await api.reads.experiments.experiment(experiment_id, visible)
+    experiment = await _whole(api, row, visible)
     live = api.services.experiments.live(experiment_id)
-    job = _job_summary(api, live) if live is not None else None
-    return reply({"experiment": experiment, "config": experiment["config"], "jobSummary": job})
+    return reply(
+        {
+            "experiment": experiment,
+            "config": experiment["config"],
+            "jobSummary": _job_summary(api, live) if live is not None else None,
+            "origins": wire.origins_json(origins_from_document(row.experiment.config_origins)),
+            "template": row.experiment.template,
+        }
+    )
 
 
 @router.get("/api/v1/experiments")
@@ -255,7 +264,13 @@ async def best_metric(experiment_id: RowId, visible: Visible, api: TheApi) -> Re
 
 async def experiment_json(api: ApiContext, experiment_id: int, visible: Visibility) -> Experiment:
     """One experiment in full. Raises NotFound."""
-    row = await api.reads.experiments.experiment(experiment_id, visible)
+    return await _whole(
+        api, await api.reads.experiments.experiment(experiment_id, visible), visible
+    )
+
+
+async def _whole(api: ApiContext, row: ExperimentRow, visible: Visibility) -> Experiment:
+    experiment_id = row.experiment.id
     live = api.services.experiments.live(experiment_id)
     return wire.experiment(
         row,

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import orjson
 
 from master.api.enums import ExperimentState
-from master.api.experiments.replies import Experiment
+from master.api.experiments.replies import ConfigOrigin, Experiment
 from master.api.values import RUN_ORDER, allocation_state, finite, time
+from master.core.expconf.origins import Origin
 from master.core.expconf.secrets import masked
 from master.core.reasons import Reason
 from master.core.visibility import Visibility
@@ -117,6 +118,12 @@ def experiment(
         whole["bestTrialId"] = best_trial.id
         whole["bestTrialSearcherMetric"] = finite(best_trial.searcher_metric)
     return whole
+
+
+def origins_json(origins: Sequence[Origin] | None) -> list[ConfigOrigin] | None:
+    if origins is None:
+        return None
+    return [{"path": one.path, "source": one.source, "name": one.name} for one in origins]
 
 
 class _Shown(NamedTuple):

@@ -143,7 +143,7 @@ class PlanReply(TypedDict):
 @permit(Action.VIEW_CLUSTER, CLUSTER)
 async def plan(by: Caller, api: TheApi) -> Reply[PlanReply]:
     """What would be launched now for what waits, in pools that the caller is shown. Nothing is."""
-    return reply(await _plan(api, (), await hidden_pools(api, by)))
+    return reply(await plan_of(api, (), await hidden_pools(api, by)))
 
 
 @router.post("")
@@ -153,7 +153,7 @@ async def plan_for(
 ) -> Reply[PlanReply]:
     """The same if this were submitted now: it is checked as at its submission. Nothing is launched nor written."""
     requests = await _requests(api, body, principal, visible)
-    return reply(await _plan(api, requests, await hidden_pools(api, principal)))
+    return reply(await plan_of(api, requests, await hidden_pools(api, principal)))
 
 
 async def _requests(
@@ -163,17 +163,16 @@ async def _requests(
         raise InvalidArgument("give the configuration of an experiment, or that of a command")
     template = await applied_template(api, body.template, by)
     if body.command is None:
-        return await api.services.experiments.would_request(
-            body.experiment, by=by, template=template
-        )
+        checked = await api.services.experiments.check(body.experiment, by=by, template=template)
+        return api.services.experiments.first_requests(checked, user=by.name)
     new = NewTask(type=JobType.COMMAND, config=body.command, template=template)
     return [await api.services.tasks.would_request(new, by=by)]
 
 
-async def _plan(
+async def plan_of(
     api: ApiContext, requests: Sequence[AllocationRequest], hidden: Collection[str]
 ) -> PlanReply:
-    """`hidden`: pools of which only what is for these requests is told."""
+    """What would be launched with these requests, too. `hidden`: pools of which only what is for them is told."""
     services = api.services
     foreseen = await services.foreseer.foresee(requests) if requests else {}
     gangs = {id_: each.gang for id_, each in foreseen.items() if each.gang is not None}

@@ -41,6 +41,15 @@ _SLOTS = ("slots_per_trial", "slots")
 _FAILED = "submitted workload failed"
 
 
+class ConstraintBroken(InvalidArgument):
+    """More than a constraint allows."""
+
+    def __init__(self, path: str, message: str) -> None:
+        """`path`: what exceeds it, as `resources.priority`."""
+        self.path = path
+        super().__init__(message)
+
+
 class WorkloadType(StrEnum):
     """What a policy is for, in the words of the published API."""
 
@@ -151,6 +160,14 @@ class Policies:
                 document = merge(document, {"resources": {"max_slots": limit.value}})
         return document
 
+    def filled_in(self, priority: int) -> Iterator[tuple[str, JsonObject]]:
+        """Whose, and what constraints give work that says nothing of it. `priority`: what it would get elsewhere."""
+        limit, bound = self._max_slots, self._priority_limit
+        if limit is not None and self.workload is WorkloadType.EXPERIMENT:
+            yield limit.scope, {"resources": {"max_slots": limit.value}}
+        if bound is not None and bound.value > priority:
+            yield bound.scope, {"resources": {"priority": bound.value}}
+
     def known_to(self, model: type[TaskConfig]) -> Policies:
         """Without the keys of invariants that tasks of this kind do not have."""
         layers = [
@@ -190,11 +207,12 @@ class Policies:
         """Raises InvalidArgument for what exceeds a constraint."""
         limit = self._max_slots
         if limit is not None:
-            for asked in (slots, max_slots):
+            for key, asked in (("slots_per_trial", slots), ("max_slots", max_slots)):
                 if asked is not None and asked > limit.value:
-                    raise InvalidArgument(
+                    raise ConstraintBroken(
+                        f"resources.{key}",
                         f"failed constraint check: requested resources.slots [{asked}] exceeds limit set by admin "
-                        f"[{limit.value}]: {_FAILED} slots constraint of the config policy of {limit.scope}"
+                        f"[{limit.value}]: {_FAILED} slots constraint of the config policy of {limit.scope}",
                     )
         self._require_priority(priority)
 
@@ -269,9 +287,10 @@ class Policies:
     def _require_priority(self, priority: int | None) -> None:
         limit = self._priority_limit
         if limit is not None and priority is not None and priority < limit.value:
-            raise InvalidArgument(
+            raise ConstraintBroken(
+                "resources.priority",
                 f"requested priority [{priority}] exceeds limit set by admin [{limit.value}]: "
-                f"{_FAILED} priority constraint of the config policy of {limit.scope}"
+                f"{_FAILED} priority constraint of the config policy of {limit.scope}",
             )
 
     def _require_max_slots(self, max_slots: int | None) -> None:

@@ -41,9 +41,14 @@ def to_be_continued(state: ExperimentState) -> Sequence[TrialState]:
     return [trial for trial in trials if trial.phase is not Phase.COMPLETED]
 
 
-def continued(state: ExperimentState, env: Env, trials: Sequence[ContinuedTrial]) -> ExperimentStep:
-    """`state` has ended; its configuration and settings are already those that it goes on with."""
-    rows = UnitOfWork(list(_replaced_rows(state)))
+def continued(
+    state: ExperimentState,
+    env: Env,
+    trials: Sequence[ContinuedTrial],
+    origins: Sequence[JsonMapping] | None,
+) -> ExperimentStep:
+    """`state` has ended; its configuration, with `origins`, and settings are already those that it goes on with."""
+    rows = UnitOfWork(list(_replaced_rows(state, origins)))
     position = Decimal(str(env.now.timestamp()))
     builder = StepBuilder(
         replace(
@@ -75,12 +80,15 @@ def continued(state: ExperimentState, env: Env, trials: Sequence[ContinuedTrial]
     return replace(builder.done(), rows=tuple(rows.operations))
 
 
-def _replaced_rows(state: ExperimentState) -> Sequence[Operation]:
+def _replaced_rows(
+    state: ExperimentState, origins: Sequence[JsonMapping] | None
+) -> Sequence[Operation]:
     """The row of the experiment as it goes on, unless something else has been done to it meanwhile."""
     uow = UnitOfWork()
     config = state.config
     values = {
         "config": config.to_json(),
+        "config_origins": origins,
         "name": config.name,
         "description": config.description or "",
         "labels": list(config.labels),

@@ -23,6 +23,7 @@ from master.allocations.mounts import (
 from master.allocations.policy import ClusterPolicy, WorkspaceDefaults, lost_default
 from master.core.expconf import ClusterDefaults, ExperimentConfig, check, complete, parse
 from master.core.expconf.models.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher
+from master.core.expconf.origins import Origin, layers_of, origins_of
 from master.core.expconf.policies import NO_POLICIES, Policies
 from master.core.expconf.templates import Template, naming, over_template
 from master.core.searcher.limits import check_limits
@@ -57,6 +58,17 @@ class CheckedExperiment:
     """Words that the published client knows."""
     config_warnings: tuple[str, ...] = ()
     """Sentences about keys of the config that have no effect, and about what the agents must have."""
+    origins: Sequence[Origin] | None = None
+    """Of the values of the config that are no defaults of Windlass; None: they are not known."""
+
+
+class Completed(NamedTuple):
+    config: ExperimentConfig
+    pool: str
+    lower: ClusterDefaults | None
+    """What lies under it; None: it was complete before."""
+    notes: Sequence[str]
+    """What is to be told of its pool."""
 
 
 class Fit(NamedTuple):
@@ -95,9 +107,14 @@ class Admission:
         template: Template | None = None,
     ) -> CheckedExperiment:
         """Parse, complete and test an experiment config of this owner against this cluster. Blocks."""
-        raw = over_template(parse(text), template)
+        written = parse(text)
+        raw = over_template(written, template)
         with naming(template):
-            return self._check(raw, raw, owner, policies, workspace=workspace)
+            checked, done = self._check(raw, raw, owner, policies, workspace=workspace)
+        layers = layers_of(
+            written, template=template, policies=policies, pool=done.pool, defaults=done.lower
+        )
+        return replace(checked, origins=origins_of(checked.config.to_json(), layers))
 
     def check_again(
         self,
@@ -109,9 +126,13 @@ class Admission:
         changes: Mapping[str, Any],
     ) -> CheckedExperiment:
         """The same for a configuration that was complete before these changes. Blocks."""
-        return self._check(
+        checked, done = self._check(
             document, changes, owner, policies, workspace=workspace, is_complete=True
         )
+        layers = layers_of(
+            changes, template=None, policies=policies, pool=done.pool, defaults=done.lower
+        )
+        return replace(checked, origins=origins_of(checked.config.to_json(), layers))
 
     def _check(
         self,
@@ -122,11 +143,10 @@ class Admission:
         *,
         workspace: WorkspaceDefaults,
         is_complete: bool = False,
-    ) -> CheckedExperiment:
+    ) -> tuple[CheckedExperiment, Completed]:
         """`given`: what somebody wrote and should hear of."""
-        config, pool, notes = self._completed(
-            raw, policies, workspace=workspace, is_complete=is_complete
-        )
+        completed = self._completed(raw, policies, workspace=workspace, is_complete=is_complete)
+        config, pool = completed.config, completed.pool
         self._require_mounts(config, pool, owner)
         settings = run_settings(config, pool)
         policies.require(
@@ -138,20 +158,24 @@ class Admission:
         check_limits(search)
         require_sampler(search.sampler)
         fit = self._fit(settings)
-        told = chain(notes, fit.notes, policies.told(given), self._warnings(config, given, pool))
-        return CheckedExperiment(
+        told = chain(
+            completed.notes, fit.notes, policies.told(given), self._warnings(config, given, pool)
+        )
+        checked = CheckedExperiment(
             config=config,
             settings=settings,
             search=search,
             warnings=fit.launch_warnings,
             config_warnings=tuple(islice(told, MAX_WARNINGS)),
         )
+        return checked, completed
 
     def check_unmanaged(
         self, text: str, *, workspace: WorkspaceDefaults, template: Template | None = None
     ) -> CheckedExperiment:
         """The same for an experiment that nothing here runs: it has no pool, and its storage is its user's. Blocks."""
-        raw = over_template(parse(text), template)
+        written = parse(text)
+        raw = over_template(written, template)
         with naming(template):
             if raw.get("bind_mounts"):
                 problem = "<config>.bind_mounts: an unmanaged experiment has none: nothing of it runs here"
@@ -162,18 +186,21 @@ class Admission:
                 checkpoint_storage=default,
                 workspace_checkpoint_storage=workspace.checkpoint_storage,
             )
+            lower = ClusterDefaults() if own else layers
             config = complete(
-                raw,
-                defaults=ClusterDefaults() if own else layers,
-                seed=self._seed(),
-                name=self._name(),
-                unmanaged=True,
+                raw, defaults=lower, seed=self._seed(), name=self._name(), unmanaged=True
             )
             search = search_of(config)
             check_limits(search)
-            return CheckedExperiment(
-                config=config, settings=run_settings(config, NO_POOL), search=search
-            )
+        made_of = layers_of(
+            written, template=template, policies=NO_POLICIES, pool=NO_POOL, defaults=lower
+        )
+        return CheckedExperiment(
+            config=config,
+            settings=run_settings(config, NO_POOL),
+            search=search,
+            origins=origins_of(config.to_json(), made_of),
+        )
 
     def _name(self) -> str:
         return f"Experiment ({self._ids.uuid()[:8]})"
@@ -183,7 +210,7 @@ class Admission:
 
     def preview(self, document: Mapping[str, Any]) -> tuple[ExperimentConfig, Search]:
         """The complete configuration and its search, whether or not it could run here. Blocks."""
-        config, *_ = self._completed(check(document), NO_POLICIES, has_program=False)
+        config = self._completed(check(document), NO_POLICIES, has_program=False).config
         search = search_of(config)
         check_limits(search)
         return config, search
@@ -196,8 +223,8 @@ class Admission:
         workspace: WorkspaceDefaults | None = None,
         is_complete: bool = False,
         has_program: bool = True,
-    ) -> tuple[ExperimentConfig, str, Sequence[str]]:
-        """With the defaults of its pool, which is answered, too, with what is to be told of it."""
+    ) -> Completed:
+        """With the defaults of its pool."""
         raw = policies.over(raw)
         resources = raw.get("resources") or {}
         wanted, aux = (
@@ -211,15 +238,16 @@ class Admission:
         defaults = ClusterDefaults() if is_complete else self._policy.defaults[pool]
         if workspace is not None and not is_complete:
             defaults = replace(defaults, workspace_checkpoint_storage=workspace.checkpoint_storage)
-        defaults = replace(defaults, priority=policies.default_priority(defaults.priority))
+        priority = policies.default_priority(defaults.priority)
         config = complete(
             raw,
-            defaults=defaults,
+            defaults=replace(defaults, priority=priority),
             seed=self._seed(),
             name=self._name(),
             unmanaged=not has_program,
         )
-        return config, pool, tuple(lost_default(wanted, pool, aux=aux, workspace=workspace))
+        notes = tuple(lost_default(wanted, pool, aux=aux, workspace=workspace))
+        return Completed(config, pool, None if is_complete else defaults, notes)
 
     def check_pool(self, settings: RunSettings) -> tuple[str, ...]:
         """Whether an experiment may run in the pool of `settings`: launch warnings. Raises NotFound, Unsatisfiable."""
@@ -237,14 +265,16 @@ class Admission:
             log.warning("experiment may never run", reason=error.message)
             return Fit(launch_warnings=("LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED",))
 
-    def first_requests(self, checked: CheckedExperiment, *, user: str) -> list[AllocationRequest]:
-        """What the trials that such an experiment of this user begins with would ask for."""
+    def first_requests(
+        self, checked: CheckedExperiment, *, user: str, trials: int | None = None
+    ) -> list[AllocationRequest]:
+        """What the trials that such an experiment of this user begins with would ask for. `trials`: of so many."""
         settings = checked.settings
         one = replace(
             self._probe(settings), user=user, preemption_timeout_s=settings.preemption_timeout_s
         )
-        trials = range(checked.search.method.first_trials)
-        return [replace(one, allocation_id=f"planned.{number}") for number in trials]
+        count = checked.search.method.first_trials if trials is None else trials
+        return [replace(one, allocation_id=f"planned.{number}") for number in range(count)]
 
     def _warnings(
         self, config: ExperimentConfig, raw: Mapping[str, Any], pool: str

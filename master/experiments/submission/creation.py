@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from master.core.expconf import ExperimentConfig
+from master.core.expconf.origins import Origin, origins_document
 from master.core.expconf.templates import Template
 from master.experiments.lifecycle.state import ExperimentState
 from master.store.contexts import ContextFile, Listing
@@ -39,6 +41,7 @@ def experiment_row(
     new: NewExperiment,
     blob: str | None,
     listing: Listing,
+    origins: Sequence[Origin] | None,
 ) -> dict[str, object]:
     """The first row of an experiment."""
     config = state.config
@@ -58,6 +61,8 @@ def experiment_row(
         "external_id": new.external_id,
         "config": config.to_json(),
         "original_config": new.config,
+        "config_origins": origins_document(origins),
+        "template": "" if new.template is None else new.template.name,
         "model_definition": blob,
         "model_files": listing,
         "resource_pool": state.settings.pool,

@@ -348,6 +348,7 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /prom/det-state-metrics": READ,
     "GET /prom/det-http-sd-config": READ,
     "GET /debug/prom/metrics": READ,
+    "POST /api/v1/windlass/experiments/preview": CREATE,
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
@@ -432,6 +433,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     f"PUT {_BULK}/retain_logs": lambda there: {"experimentIds": [there.experiment], "numDays": 0},
     "POST /api/v1/windlass/fleet/offers/retry": lambda there: {"offer": "none"},
     "POST /api/v1/windlass/fleet/bakes": lambda there: {"pool": "none"},
+    "POST /api/v1/windlass/experiments/preview": lambda there: {"config": SINGLE},
     "POST /api/v1/windlass/fleet/plan": lambda there: {"experiment": SINGLE},
     "POST /api/v1/windlass/experiments/{id}/trials": lambda there: {"key": "1"},
     **{

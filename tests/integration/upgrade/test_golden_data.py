@@ -66,6 +66,7 @@ NOT_PARSED = {
     ("metric", "metrics"),
     ("storagebackend", "config"),
     ("experiment", "model_files"),
+    ("experiment", "config_origins"),
     ("agent", "slot_service"),
     ("command", "details"),
     ("fleetlesson", "document"),

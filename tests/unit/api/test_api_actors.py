@@ -200,6 +200,7 @@ BODIES: Bodies = {
     "POST /api/v1/job-queues": lambda here: {"updates": [{"jobId": here.job, "weight": 2.0}]},
     "POST /api/v1/windlass/fleet/offers/retry": lambda here: {"offer": SPOT},
     "POST /api/v1/windlass/fleet/bakes": lambda here: {"pool": "default"},
+    "POST /api/v1/windlass/experiments/preview": lambda here: {"config": SINGLE},
     "POST /api/v1/windlass/fleet/plan": lambda here: {"experiment": SINGLE},
     "POST /api/v1/windlass/experiments/{id}/trials": lambda here: {"key": "1"},
     "POST /api/v1/users": lambda here: {"user": {"username": "eve"}},

@@ -27,6 +27,7 @@ OF_WORK = frozenset(
         Action.DELETE_PROJECT,
         Action.MOVE_PROJECT,
         Action.CREATE_EXPERIMENT,
+        Action.PREVIEW_EXPERIMENT,
         Action.PREVIEW_SEARCH,
         Action.UPDATE_EXPERIMENT,
         Action.UPDATE_METADATA,

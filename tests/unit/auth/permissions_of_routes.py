@@ -134,6 +134,7 @@ GET /workspaces/{workspace_id}/available-resource-pools
 
 project: VIEW_PROJECT > CREATE_EXPERIMENT
 POST /experiments
+POST /windlass/experiments/preview
 POST /windlass/fleet/plan
 PUT /experiments/by-external-id/{external_experiment_id}
 project: VIEW_PROJECT > DELETE_PROJECT

@@ -50,7 +50,7 @@ def test_continue_sends_the_override(
 
 def test_fork_takes_the_configuration_of_its_parent(cluster: ScriptedMaster) -> None:
     parent = {**EXPERIMENT, "originalConfig": "name: digits\nmax_restarts: 3\n"}
-    cluster.on("GET", "/api/v1/experiments/7", {"experiment": parent})
+    cluster.on("GET", "/api/v1/experiments/7", {"experiment": parent, "template": "base"})
     cluster.on("POST", "/api/v1/experiments", {"experiment": {**EXPERIMENT, "id": 8}})
     done = det(cluster, "experiment", "fork", "7", "--config", "name=other", "--paused")
     assert (done.exit_code, done.stdout) == (0, "Created experiment 8\n"), (
@@ -61,3 +61,4 @@ def test_fork_takes_the_configuration_of_its_parent(cluster: ScriptedMaster) -> 
     body = sent(cluster, "/api/v1/experiments")
     assert safe_load(body["config"]) == {"name": "other", "max_restarts": 3}
     assert (body["parentId"], body["activate"], body["modelDefinition"]) == (7, False, [])
+    assert body["template"] == "base"

@@ -66,15 +66,17 @@ def fork(
     follow: FollowOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit an experiment with the model code of another; without a file also with its configuration."""
+    """Submit an experiment with the model code of another; without a file also with its configuration and template."""
     client = client_for(ctx)
+    template = None
     if config_file:
         text = read_config(config_file, config or [])
     else:
-        parent = client.experiment(experiment_id)["experiment"]
-        text = with_overrides(str(parent["originalConfig"]), config or [])
+        parent = client.experiment(experiment_id)
+        text = with_overrides(str(parent["experiment"]["originalConfig"]), config or [])
+        template = parent.get("template") or None  # masters of 0.2 do not say
     with naming(config_file):
-        answer = client.fork_experiment(experiment_id, text, activate=not paused)
+        answer = client.fork_experiment(experiment_id, text, activate=not paused, template=template)
     tell_warnings("experiment", answer)
     if as_json:
         print_json(answer)

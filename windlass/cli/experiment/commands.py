@@ -19,6 +19,7 @@ from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
 from windlass.cli.experiment.copies import CopyOptions, without_metric
 from windlass.cli.experiment.failures import print_failure
+from windlass.cli.experiment.preview import print_preview
 from windlass.cli.experiment.waiting import follow_first_trial, has_ended, wait_for_end
 from windlass.cli.groups import command_group
 from windlass.cli.job.words import already_ended
@@ -60,6 +61,13 @@ def create(
         ),
     ] = False,
     publish: PublishOption = None,
+    preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview",
+            help="Check it, show where its values come from, where it would start and at what price. Submit nothing.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Submit an experiment. With --follow-first-trial the exit code is 1 if that trial failed."""
@@ -79,6 +87,10 @@ def create(
     for line in packed.notices:
         notice(line)
     client = client_for(ctx)
+    if preview:
+        found = client.preview_experiment(text, project_id=project_id, template=template)
+        print_preview(found, config_file, as_json=as_json)
+        return
     with naming(config_file), upload(client.session, "Uploading model code"):
         answer = client.create_experiment(
             text, packed.files, activate=not paused, project_id=project_id, template=template

@@ -55,12 +55,17 @@ def plan(
     if as_json:
         print_json(found)
         return
-    for asked in found["asked"]:
-        say(f"{_runs(asked)}: {_fate(asked)}")
-    _print_launches(found)
+    print_start(found)
     for waiting in found["waiting"]:
         say(f"{counted(waiting['runs'], 'run')} in pool {waiting['pool']}: {_text(waiting)}")
     _print_considered(found["considered"])
+
+
+def print_start(found: Json) -> None:
+    """What becomes of the runs that were asked for, and what would be launched."""
+    for asked in found["asked"]:
+        say(f"{_runs(asked)}: {_fate(asked)}")
+    _print_launches(found)
 
 
 def _print_launches(found: Json) -> None:

@@ -3384,6 +3384,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Checks it as at its submission, and says what would happen. Creates nothing. */
+        post: operations["windlass_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/fleet": {
         parameters: {
             query?: never;
@@ -4703,10 +4720,21 @@ export interface components {
         Config: {
             [key: string]: unknown;
         };
+        /** @description A list may have several. */
+        ConfigOrigin: {
+            name: string;
+            path: string;
+            source: components["schemas"]["Source"];
+        };
         ConfigPoliciesReply: {
             configPolicies: {
                 [key: string]: unknown;
             };
+        };
+        ConfigProblem: {
+            line: number | null;
+            message: string;
+            path: string;
         };
         /** @description Runs of one shape, and all offers of their pool. */
         ConsideredRuns: {
@@ -4958,6 +4986,18 @@ export interface components {
             usd: number;
             usdPerHour: number;
         };
+        ExperimentPreview: {
+            config: {
+                [key: string]: unknown;
+            } | null;
+            configWarnings: string[];
+            origins: components["schemas"]["ConfigOrigin"][] | null;
+            plan: components["schemas"]["PlanReply"] | null;
+            problems: components["schemas"]["ConfigProblem"][];
+            projectId: number;
+            trials: components["schemas"]["TrialSummary"][];
+            warnings: components["schemas"]["LaunchWarning"][];
+        };
         ExperimentsReply: {
             experiments: components["schemas"]["Experiment"][];
             pagination: components["schemas"]["Pagination"];
@@ -5193,6 +5233,8 @@ export interface components {
             } | null;
             experiment: components["schemas"]["Experiment"];
             jobSummary: components["schemas"]["JobSummary"] | null;
+            origins: components["schemas"]["ConfigOrigin"][] | null;
+            template: string;
         };
         GetGroups: {
             /** @default 0 */
@@ -6284,6 +6326,16 @@ export interface components {
             preempt: boolean;
             reason?: string;
         };
+        PreviewExperiment: {
+            /** @default  */
+            config?: string;
+            /** @default 0 */
+            continues?: number;
+            /** @default 0 */
+            projectId?: number;
+            /** @default  */
+            template?: string;
+        };
         PreviewReply: {
             checkpoints: components["schemas"]["Garbage"][];
             metric_name: string;
@@ -6846,6 +6898,8 @@ export interface components {
             /** @default [] */
             runIds?: number[];
         };
+        /** @enum {string} */
+        Source: "SUBMITTED" | "TEMPLATE" | "POLICY" | "POOL" | "WORKSPACE" | "CLUSTER";
         /**
          * @description What a machine did.
          * @enum {string}
@@ -15777,6 +15831,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TrialReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_preview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewExperiment"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExperimentPreview"];
                 };
             };
             /** @description Failure */

@@ -17,6 +17,7 @@ function route(pattern, load) {
 const ROUTES = [
   route("", () => import("./pages/home.js")),
   route("dashboard", () => import("./pages/home.js")),
+  route("new", () => import("./pages/new.js")),
   route("experiments", () => import("./pages/experiments.js")),
   route("workspaces", () => import("./pages/workspaces.js")),
   route("workspaces/:workspace/:tab?", () => import("./pages/workspace.js")),

@@ -12,7 +12,9 @@ import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
+import { OriginsOf } from "./config_origins.js";
 import { Actions } from "./experiment_actions.js";
+import { Again } from "./experiment_again.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
 import { Trials } from "./trials.js";
@@ -50,7 +52,8 @@ export default component(
         { class: "title" },
         h("h1", null, `${data.id} ${data.name}`),
         State({ state: data.state }),
-        Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data) }),
+        Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data), workspace: data.workspaceId }),
+        Again({ experiment: data, isOver: OVER.has(data.state) }),
       ),
       data.error && h("p", { class: "problem" }, data.error),
       data.waitingReason && h("p", { class: "note" }, data.waitingReason),
@@ -145,6 +148,8 @@ const Configuration = component(
       null,
       h("h2", null, "As it was submitted"),
       h("pre", { tabIndex: 0, "aria-label": "Configuration as submitted" }, experiment.originalConfig),
+      h("h2", null, "Where its values come from"),
+      OriginsOf({ experiment: experiment.id }),
       h("h2", null, "As it runs, with templates, policies and defaults"),
       h("pre", { tabIndex: 0, "aria-label": "Configuration as it runs" }, JSON.stringify(experiment.config, null, 2)),
       Command({ text: shell`det experiment config ${experiment.id}` }),

@@ -5,6 +5,7 @@ import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { say } from "../store.js";
 import { Confirm } from "../widgets/dialog.js";
+import { TensorBoardButton } from "./tensorboard.js";
 
 const ACTIONS = /** @type {const} */ ([
   { verb: "Pause", path: "/api/v1/experiments/{id}/pause", asks: "", of: "ACTIVE" },
@@ -31,8 +32,9 @@ export const Actions = component(
    * @param {ReadonlySet<string | number>} props.selected
    * @param {() => void} props.done
    * @param {"ACTIVE" | "PAUSED" | "OVER"} [props.phase] known of one
+   * @param {number} [props.workspace] known of one
    */
-  ({ selected, done, phase }) => {
+  ({ selected, done, phase, workspace }) => {
     const [asked, ask] = useState(/** @type {Action | null} */ (null));
     const [isBusy, setBusy] = useState(false);
     if (!selected.size) return null;
@@ -66,6 +68,7 @@ export const Actions = component(
           action.verb,
         ),
       ),
+      TensorBoardButton({ experiments: [...selected].map(Number), workspace }),
       asked &&
         Confirm({
           title: `${asked.verb} ${them}?`,

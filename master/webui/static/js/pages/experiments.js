@@ -131,6 +131,7 @@ export default component(
         "div",
         { class: "title" },
         h("h1", null, title),
+        h("a", { href: href("new", { project: project || null }) }, "New experiment"),
         h(
           "form",
           { class: "bar", onSubmit: (event) => event.preventDefault() },

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useState } from "../../vendor/hooks.js";
 import { duration, fullTime, shell, stateName } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
-import { ROOT, address, choose, href } from "../router.js";
+import { address, choose, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
@@ -14,7 +14,9 @@ import { Table } from "../widgets/table.js";
 import { Tabs } from "../widgets/tabs.js";
 import { useWindows } from "../widgets/windows.js";
 import { Launch, mayLaunch } from "./launch.js";
+import { LaunchGeneric } from "./launch_generic.js";
 import { KINDS } from "./task_kinds.js";
+import { TensorBoardForm, taskPage } from "./tensorboard.js";
 
 /** @typedef {import("./task_kinds.js").Task} Task */
 /** @typedef {import("./task_kinds.js").Kind} Kind */
@@ -89,23 +91,23 @@ const Tasks = component(
     const chosen = address.value.query.get("task") ?? "";
     const [launches, setLaunches] = useState(false);
     useLayoutEffect(() => bind({ Escape: () => choose({ task: "" }) }), []);
+    const launched = (/** @type {string} */ id) => {
+      setLaunches(false);
+      choose({ task: id });
+      source.refresh();
+    };
     return group(
-      mayLaunch(kind) &&
+      kind.id === "tensorboards" && h("p", null, TensorBoardForm({ onLaunch: launched })),
+      (mayLaunch(kind) || kind.id === "generic") &&
         h(
           "p",
           null,
           h("button", { type: "button", class: "plain", onClick: () => setLaunches(true) }, `Start a ${kind.det}…`),
         ),
       launches &&
-        Launch({
-          kind,
-          onClose: () => setLaunches(false),
-          onLaunch: (id) => {
-            setLaunches(false);
-            choose({ task: id });
-            source.refresh();
-          },
-        }),
+        (kind.id === "generic"
+          ? LaunchGeneric({ onClose: () => setLaunches(false), onLaunch: launched })
+          : Launch({ kind, onClose: () => setLaunches(false), onLaunch: launched })),
       Table({
         label: kind.title,
         columns: COLUMNS,
@@ -146,7 +148,7 @@ const Chosen = component(
       h(
         "div",
         { class: "bar", role: "toolbar", "aria-label": "Of the selected task" },
-        kind.page && !isOver(task) && h("a", { href: pageOf(kind.page, id), "data-reload": "" }, "Open"),
+        kind.page && !isOver(task) && h("a", { href: taskPage(kind.page, id), "data-reload": "" }, "Open"),
         h("a", { href: href(`tasks/${encodeURIComponent(id)}/logs`) }, "Logs"),
         task.jobId && !isOver(task) && h("a", { href: href(`jobs/${encodeURIComponent(task.jobId)}`) }, "Why it waits"),
         !isOver(task) &&
@@ -165,11 +167,6 @@ const Chosen = component(
     );
   },
 );
-
-/** The page that waits until it can be opened, and goes on to it. @param {string} word @param {string} id */
-function pageOf(word, id) {
-  return `${ROOT}det/wait/${word}/${encodeURIComponent(id)}`;
-}
 
 /** @param {import("../widgets/windows.js").Source<Task>} source @param {string} id */
 function find(source, id) {

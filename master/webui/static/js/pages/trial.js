@@ -12,6 +12,7 @@ import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
+import { FromTrial } from "./experiment_again.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
 
@@ -45,7 +46,13 @@ export default component(
         { class: "above" },
         h("a", { href: href(`experiments/${data.experimentId}`) }, `Experiment ${data.experimentId}`),
       ),
-      h("div", { class: "title" }, h("h1", null, `Trial ${data.id}`), State({ state: data.state })),
+      h(
+        "div",
+        { class: "title" },
+        h("h1", null, `Trial ${data.id}`),
+        State({ state: data.state }),
+        FromTrial({ trial: data }),
+      ),
       data.error && h("p", { class: "problem" }, data.error),
       data.waitingReason && h("p", { class: "note" }, data.waitingReason),
       Tabs({

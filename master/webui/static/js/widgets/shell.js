@@ -13,7 +13,7 @@ import { SessionOver } from "./session_over.js";
 /** @type {Place[]} */
 const PLACES = [
   { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
-  { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials"] },
+  { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials", "new"] },
   { title: "Queue", path: "queue", key: "g q", begins: ["queue", "jobs"] },
   { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents"] },
   {

@@ -16,6 +16,7 @@ from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.experiments import TrialRow
 from master.store.tables import Checkpoint, Metric
+from master.store.tables import Trial as TrialRecord
 
 
 def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
@@ -27,7 +28,7 @@ def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
 
 
 class KnownTrial(Protocol):
-    """What the store knows of how a trial stands."""
+    """What the store knows of how a trial stands, read without the rest of it."""
 
     @property
     def request_id(self) -> str: ...
@@ -37,7 +38,9 @@ class KnownTrial(Protocol):
     def last_activity(self) -> datetime | None: ...
 
 
-def run_state(trial: KnownTrial, experiment_state: str, live: LiveExperiment | None) -> TrialState:
+def run_state(
+    trial: TrialRecord | KnownTrial, experiment_state: str, live: LiveExperiment | None
+) -> TrialState:
     known = live.state.trials.get(trial.request_id) if live is not None else None
     phase = Phase(trial.state) if known is None else known.phase
     if phase is Phase.ACTIVE and trial.last_activity is not None:

@@ -65,7 +65,9 @@ from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.windlass import searches as windlass_searches
 from master.api.windlass import timelines as windlass_timelines
+from master.api.windlass import trial_data as windlass_trial_data
 from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
 from master.webui import pages, shell, sign_in, task_origin, task_pages
@@ -136,7 +138,9 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
+    *windlass_searches.router.routes,
     *windlass_timelines.router.routes,
+    *windlass_trial_data.router.routes,
     *monitoring.router.routes,
     *pages.router.routes,
     *sign_in.router.routes,

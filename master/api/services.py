@@ -38,6 +38,7 @@ from master.experiments.queries.experiments import ExperimentQueries
 from master.experiments.queries.metrics import MetricQueries
 from master.experiments.queries.searches import SearchQueries
 from master.experiments.queries.series import SeriesQueries
+from master.experiments.queries.trial_columns import TrialColumnQueries
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
@@ -281,6 +282,7 @@ class Reads:
         self.tasks = TaskQueries(store)
         self.workspaces = WorkspaceQueries(store)
         self.searches = SearchQueries(store)
+        self.trial_columns = TrialColumnQueries(store)
         self.interactive = InteractiveQueries(store)
         self.templates = TemplateQueries(store)
         self.logins = LoginQueries(store)

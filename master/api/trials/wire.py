@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
 
 from master.api.checkpoints.replies import CheckpointWorkload
 from master.api.checkpoints.wire import checkpoint_workload
@@ -25,7 +27,20 @@ def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
     return run_state(row.trial, row.experiment_state, live)
 
 
-def run_state(trial: TrialRecord, experiment_state: str, live: LiveExperiment | None) -> TrialState:
+class KnownTrial(Protocol):
+    """What the store knows of how a trial stands, read without the rest of it."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def last_activity(self) -> datetime | None: ...
+
+
+def run_state(
+    trial: TrialRecord | KnownTrial, experiment_state: str, live: LiveExperiment | None
+) -> TrialState:
     known = live.state.trials.get(trial.request_id) if live is not None else None
     phase = Phase(trial.state) if known is None else known.phase
     if phase is Phase.ACTIVE and trial.last_activity is not None:

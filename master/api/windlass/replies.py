@@ -1,10 +1,10 @@
-"""Machines, money, reasons and searches, as they are shown: all of it our own."""
+"""Machines, money and reasons, as they are shown: all of it our own."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from master.api.values import Number, Timestamp, WaitingReason
+from master.api.values import Timestamp, WaitingReason
 from provisioner.types import Market
 
 
@@ -87,26 +87,6 @@ class Pool(TypedDict):
 
 class PoolsReply(TypedDict):
     pools: list[Pool]
-
-
-class RungEntry(TypedDict):
-    trialId: int | None
-    requestId: str
-    metric: Number | None
-    promoted: bool
-
-
-class Rung(TypedDict):
-    bracket: int
-    rung: int
-    units: int
-    entries: list[RungEntry]
-
-
-class SearcherReply(TypedDict):
-    searcher: str
-    brackets: int
-    rungs: list[Rung]
 
 
 class ReasonsReply(TypedDict):

@@ -1,4 +1,4 @@
-"""What the published API does not know: machines and money, why things wait, how a search stands."""
+"""What the published API does not know: machines and money, and why things wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from master.api.request_models import RowId
 from master.api.resource_pools.shown import hidden_pools, shown_pools
 from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
-from master.api.values import finite, reason, time
+from master.api.values import reason, time
 from master.api.windlass.replies import (
     FleetReply,
     ForgottenAgentReply,
@@ -21,8 +21,6 @@ from master.api.windlass.replies import (
     ReasonsReply,
     RefusedAgent,
     RefusedAgentsReply,
-    Rung,
-    SearcherReply,
     WaitingInPool,
 )
 from master.api.windlass.wire import GONE, NO_COST, activity, blocked, cost, instance
@@ -88,32 +86,6 @@ async def forget_agent(
 @permit(Action.VIEW_CLUSTER, VISIBLE)
 async def pools(by: Caller, visible: Visible, api: TheApi) -> Reply[PoolsReply]:
     return reply({"pools": [_pool(api, view, visible) for view in await shown_pools(api, by)]})
-
-
-@router.get("/experiments/{id}/searcher")
-@permit(Action.VIEW_EXPERIMENTS, VISIBLE)
-async def searcher(id: RowId, visible: Visible, api: TheApi) -> Reply[SearcherReply]:
-    await api.reads.experiments.require_experiments([id], visible)
-    view = await api.reads.searches.search(id, api.services.experiments.live(id))
-    rungs: list[Rung] = [
-        {
-            "bracket": rung.bracket,
-            "rung": rung.rung,
-            "units": rung.units,
-            "entries": [
-                {
-                    "trialId": view.trial_ids.get(entry.request_id),
-                    "requestId": entry.request_id,
-                    "metric": finite(entry.metric),
-                    "promoted": entry.promoted,
-                }
-                for entry in rung.entries
-            ],
-        }
-        for rung in view.rungs
-    ]
-    brackets = len({rung.bracket for rung in view.rungs})
-    return reply({"searcher": view.method, "brackets": brackets, "rungs": rungs})
 
 
 @router.get("/experiments/{id}/reasons")

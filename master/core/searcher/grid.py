@@ -5,6 +5,7 @@ Points are computed from their number, never listed: a product of a few long axe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,30 @@ def grid_point(space: Space, index: int) -> Any:
                 index, place = divmod(index, grid_size(child))
                 named[name] = grid_point(child, place)
             return {name: named[name] for name, _ in items}
+
+
+@dataclass(frozen=True, slots=True)
+class GridAxis:
+    """A hyperparameter that a grid varies, with its points."""
+
+    path: tuple[str, ...]
+    size: int
+    values: tuple[Any, ...]
+    """The first ones, if there are many."""
+
+
+def grid_axes(space: Space, most: int, path: tuple[str, ...] = ()) -> Iterator[GridAxis]:
+    """In depth-first byte order of names, each with at most so many values."""
+    match space:
+        case Nested(items):
+            for name, child in items:
+                yield from grid_axes(child, most, (*path, name))
+        case Const():
+            return
+        case _:
+            size = grid_size(space)
+            values = tuple(grid_point(space, index) for index in range(min(size, most)))
+            yield GridAxis(path, size, values)
 
 
 def _count(axis: IntRange | DoubleRange | LogRange) -> int:

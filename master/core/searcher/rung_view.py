@@ -30,6 +30,18 @@ class RungView:
     """Training, in units of the time metric, at which trials are ranked here."""
     entries: tuple[RungEntryView, ...]
     """Best first."""
+    training: tuple[RequestId, ...] = ()
+    """Trials on their way here, which have not been ranked yet; oldest first."""
+
+
+def metric_to_go_on(rung: RungView, divisor: float) -> float | None:
+    """What the next trial ranked here has to reach at least to go on; None: any number is enough.
+
+    One in `divisor` goes on, itself counted, and among equals the later one ranks better (`asha.Asha`). From the
+    highest rung of a bracket nothing goes on, whatever this says.
+    """
+    going_on = max(int((len(rung.entries) + 1) / divisor), 1)
+    return rung.entries[going_on - 1].metric if going_on <= len(rung.entries) else None
 
 
 def describe_rungs(state: SearchState) -> list[RungView]:
@@ -47,10 +59,21 @@ def describe_rungs(state: SearchState) -> list[RungView]:
             rung=index,
             units=rung.units,
             entries=tuple(_entry_view(bracket, index, entry) for entry in rung.entries),
+            training=tuple(training.get(index, ())),
         )
         for number, bracket in enumerate(brackets)
+        for training in (_training(bracket),)
         for index, rung in enumerate(bracket.rungs)
     ]
+
+
+def _training(bracket: AshaState) -> dict[int, list[RequestId]]:
+    """Rung -> the trials on their way there."""
+    found: dict[int, list[RequestId]] = {}
+    for request_id, trial in bracket.trials.items():
+        if not trial.ended:
+            found.setdefault(trial.rung, []).append(request_id)
+    return found
 
 
 def _entry_view(bracket: AshaState, index: int, entry: RungEntry) -> RungEntryView:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import select
 
 from master.core.expconf import ExperimentConfig
+from master.core.searcher.adaptive import Tournament
+from master.core.searcher.asha import Asha
 from master.core.searcher.event_json import event_from_json
+from master.core.searcher.grid import GridAxis, GridSearch, grid_axes
+from master.core.searcher.preview import planned_trials
 from master.core.searcher.rung_view import RungView, describe_rungs
-from master.core.searcher.search import SearchState, resume
+from master.core.searcher.search import Search, SearchState, resume
 from master.core.searcher.state_json import state_from_json
 from master.experiments.live import LiveExperiment
 from master.experiments.submission.admission import search_of
@@ -21,14 +26,32 @@ from master.store.tables import SearcherSnapshot
 from windlass.base.errors import NotFound
 from windlass.base.formats.json_types import JsonObject
 
+MOST_GRID_VALUES = 1_000
+"""Of one axis: a table has room for less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchView:
-    """Rungs as `describe_rungs` tells them, and the trial of each request."""
+    """How a search goes by what, rungs as `describe_rungs` tells them, and the trial of each request."""
 
     method: str
+    metric: str
+    smaller_is_better: bool
+    time_metric: str
+    """In whose units rungs are; empty without rungs."""
+    divisor: float
+    """One in so many goes on from a rung; 0 without rungs."""
+    max_trials: int
+    """0: as many as there happen to be."""
     rungs: Sequence[RungView]
+    grid: Sequence[GridAxis]
+    """Empty unless it is a grid."""
     trial_ids: dict[str, int]
+
+
+class _TrialId(NamedTuple):
+    request_id: str
+    id: int
 
 
 class SearchQueries:
@@ -38,20 +61,15 @@ class SearchQueries:
     async def search(self, experiment_id: int, live: LiveExperiment | None) -> SearchView:
         """Raises NotFound."""
         if live is not None:
-            return SearchView(
-                method=live.config.searcher.name,
-                rungs=describe_rungs(live.state.searcher),
-                trial_ids={t.request_id: t.id for t in live.state.trials.values()},
-            )
+            trials = {trial.request_id: trial.id for trial in live.state.trials.values()}
+            return _view(live.config, live.search, live.state.searcher, trials)
         config = await self._config(experiment_id)
-        state = await self._logged_state(experiment_id, config)
+        search, state = await self._logged(experiment_id, config)
         trial = tables.Trial
-        rows = await self._store.read(select(trial).where(trial.experiment_id == experiment_id))
-        return SearchView(
-            method=config.searcher.name,
-            rungs=describe_rungs(state),
-            trial_ids={row.request_id: row.id for row in rows},
+        rows = await self._store.read(
+            select(trial.request_id, trial.id).where(trial.experiment_id == experiment_id), _TrialId
         )
+        return _view(config, search, state, dict(rows))
 
     async def _config(self, experiment_id: int) -> ExperimentConfig:
         experiment = tables.Experiment
@@ -62,7 +80,9 @@ class SearchQueries:
             raise NotFound("experiment", experiment_id)
         return ExperimentConfig.from_json(config)
 
-    async def _logged_state(self, experiment_id: int, config: ExperimentConfig) -> SearchState:
+    async def _logged(
+        self, experiment_id: int, config: ExperimentConfig
+    ) -> tuple[Search, SearchState]:
         """The newest snapshot plus a replay of the events after it."""
         snapshots, event = tables.SearcherSnapshot, tables.SearcherEvent
         snapshot = await self._store.read_one(
@@ -81,8 +101,28 @@ class SearchQueries:
 
 def _replayed(
     config: ExperimentConfig, snapshot: SearcherSnapshot | None, events: Sequence[JsonObject]
-) -> SearchState:
+) -> tuple[Search, SearchState]:
     search = search_of(config)
     start = search.start() if snapshot is None else state_from_json(snapshot.state)
     state, _ = resume(search, start, (event_from_json(event) for event in events))
-    return state
+    return search, state
+
+
+def _view(
+    config: ExperimentConfig, search: Search, state: SearchState, trial_ids: dict[str, int]
+) -> SearchView:
+    method = search.method
+    brackets = method.brackets if isinstance(method, Tournament) else (method,)
+    halving = [bracket for bracket in brackets if isinstance(bracket, Asha)]
+    is_grid = isinstance(method, GridSearch)
+    return SearchView(
+        method=config.searcher.name,
+        metric=config.searcher.metric,
+        smaller_is_better=config.searcher.smaller_is_better,
+        time_metric=halving[0].time_metric if halving else "",
+        divisor=halving[0].divisor if halving else 0.0,
+        max_trials=sum(planned.count for planned in planned_trials(search)),
+        rungs=describe_rungs(state),
+        grid=tuple(grid_axes(search.space, MOST_GRID_VALUES)) if is_grid else (),
+        trial_ids=trial_ids,
+    )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, or_, select
 
+from master.core.searcher.metrics import NON_FINITE
 from master.core.visibility import Visibility
 from master.experiments.queries.metrics import AT_ONCE
 from master.experiments.reports.metrics import VALIDATION, group_of
@@ -40,6 +41,15 @@ class Point(NamedTuple):
     at: datetime
     epoch: float | None
     value: float
+
+
+class NotFinite(NamedTuple):
+    """Reports of a trial whose value is NaN or infinite, and at which steps they are."""
+
+    trial_id: int
+    reports: int
+    first_steps: int
+    last_steps: int
 
 
 class MetricName(NamedTuple):
@@ -164,6 +174,22 @@ class SeriesQueries:
             .where(or_(found.total <= max(4, limit), *kept))
             .order_by(found.trial_id, found.place),
             Point,
+        )
+
+    async def not_finite(self, trial_ids: Sequence[int], wanted: Wanted) -> list[NotFinite]:
+        """Of each trial that has reported such values; its bounds do not count."""
+        word = self._db.leaf(_M.metrics, ("avg_metrics", wanted.name)).text
+        steps = func.coalesce(_M.steps, 0)
+        return await self._store.read(
+            select(_M.trial_id, func.count(), func.min(steps), func.max(steps))
+            .where(
+                _M.trial_id.in_(trial_ids),
+                _M.group == wanted.group,
+                _M.archived.is_(False),
+                word.in_(tuple(NON_FINITE)),
+            )
+            .group_by(_M.trial_id),
+            NotFinite,
         )
 
     def _numbered(

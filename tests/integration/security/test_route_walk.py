@@ -352,6 +352,8 @@ EXPECTED: Mapping[str, Expected | None] = {
     "POST /api/v1/windlass/fleet/plan": CREATE,
     "GET /api/v1/windlass/pools": READ,
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
+    "GET /api/v1/windlass/experiments/{id}/trial-columns": READ,
+    "GET /api/v1/windlass/experiments/{id}/metric-series": READ,
     "POST /api/v1/windlass/experiments/{id}/trials": OWNED,
     "POST /api/v1/windlass/experiments/{id}/searcher/close": OWNED,
     "POST /api/v1/windlass/trials/{id}/stop": OWNED,

@@ -320,6 +320,8 @@ GET /trials/metrics/training_metrics
 GET /trials/metrics/trial_metrics
 GET /trials/metrics/validation_metrics
 GET /trials/time-series
+GET /windlass/experiments/{id}/metric-series
+GET /windlass/experiments/{id}/trial-columns
 GET /trials/{id}/checkpoints
 GET /trials/{id}/remaining_log_retention_days
 GET /trials/{trial_id}

@@ -172,7 +172,9 @@ def test_describe_draws_the_metric_and_the_rungs(cluster: ScriptedMaster) -> Non
         {"trialId": 12, "metric": 1, "promoted": False},
     ]
     rung = {"bracket": 0, "rung": 0, "units": 4, "entries": entries}
+    rung |= {"training": [{"trialId": 13}], "toGoOn": 0.25, "isLast": False}
     last = {"bracket": 0, "rung": 1, "units": 16, "entries": []}
+    last |= {"training": [{"trialId": 11}], "toGoOn": None, "isLast": True}
     cluster.on("GET", "/api/v1/windlass/experiments/7/searcher", {"rungs": [rung, last]})
 
     def series(asked: Asked) -> tuple[int, Any]:
@@ -183,8 +185,8 @@ def test_describe_draws_the_metric_and_the_rungs(cluster: ScriptedMaster) -> Non
     cluster.on("GET", "/api/v1/trials/time-series", series)
     lines = [line.split() for line in det(cluster, "e", "describe", "7").stdout.splitlines()]
     assert ["11", "█▄▁", "2", "0.25", "0.25"] in lines
-    assert ["0", "0", "4", "2", "1", "0.25", "11"] in lines
-    assert ["0", "1", "16", "0", "0"] in lines
+    assert ["0", "0", "4", "2", "1", "1", "0.25", "11", "0.25"] in lines
+    assert ["0", "1", "16", "0", "0", "1", "ends", "here"] in lines
 
 
 def test_a_sparkline_goes_from_the_smallest_to_the_largest() -> None:

@@ -104,3 +104,11 @@ async def test_bounds_of_a_series(store: Store) -> None:
     assert [(point.steps, point.trial_id) for point, _ in near] == [(9, 1)]
     names = {MetricName("training", "loss"), MetricName("own", "a.b")}
     assert await series.names([1]) == names
+
+
+async def test_values_that_are_no_numbers_are_counted(store: Store) -> None:
+    values = [(1, 1.0), (1, "NaN"), (1, "Infinity"), (2, 2.0), (1, "a"), (2, "-Infinity")]
+    reports = [(trial, "training", 10 * n, {"x": value}) for n, (trial, value) in enumerate(values)]
+    await filled(store, reports)
+    found = await SeriesQueries(store).not_finite([1, 2], Wanted(group="training", name="x"))
+    assert sorted(found) == [(1, 2, 10, 20), (2, 1, 50, 50)]

@@ -69,9 +69,19 @@ def print_rungs(client: Client, experiment: Json) -> None:
                 rung["units"],
                 len(entries),
                 sum(entry["promoted"] for entry in entries),
+                len(rung["training"]),
                 best.get("metric"),
                 best.get("trialId"),
+                _needed(rung),
             ]
         )
     typer.echo("\nRungs")
-    print_rows(["Bracket", "Rung", "Length", "Trials", "Went on", "Best", "Best trial"], rows)
+    titles = ["Bracket", "Rung", "Length", "Trials", "Went on", "On the way", "Best", "Best trial"]
+    print_rows([*titles, "Next needs"], rows)
+
+
+def _needed(rung: Json) -> object:
+    """What the next trial ranked there needs to go on."""
+    if rung["isLast"]:
+        return "ends here"
+    return "any metric" if rung["toGoOn"] is None else rung["toGoOn"]

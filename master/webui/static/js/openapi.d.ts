@@ -3317,6 +3317,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments/{id}/metric-series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Curves of many trials at once, reduced in the database. */
+        get: operations["windlass_metric_series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{id}/reasons": {
         parameters: {
             query?: never;
@@ -3361,6 +3378,23 @@ export interface paths {
         put?: never;
         /** @description The experiment ends when its last trial does. Of the searcher windlass_external. */
         post: operations["windlass_close_search"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/{id}/trial-columns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Hyperparameters and one metric of all trials. */
+        get: operations["windlass_trial_columns"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4528,6 +4562,11 @@ export interface components {
             key: string;
             value: string;
         };
+        /**
+         * @description How the search draws a hyperparameter.
+         * @enum {string}
+         */
+        AxisKind: "double" | "int" | "log" | "categorical" | "other";
         Bake: {
             by: string;
             createdAt: string | null;
@@ -5263,6 +5302,11 @@ export interface components {
             };
             tensorboard: components["schemas"]["Tensorboard"];
         };
+        GridAxis: {
+            name: string;
+            size: number;
+            values: unknown[];
+        };
         Group: {
             groupId: number;
             name: string;
@@ -5321,6 +5365,11 @@ export interface components {
             since: string | null;
             slots: number;
             state: string;
+        };
+        Hyperparameter: {
+            kind: components["schemas"]["AxisKind"];
+            name: string;
+            values: unknown[];
         };
         /** @description The one reply in snake_case. */
         Info: {
@@ -5748,6 +5797,10 @@ export interface components {
             trainingMetrics: string[];
             validationMetrics: string[];
         };
+        MetricOfTrials: {
+            metric: string;
+            series: components["schemas"]["TrialSeries"][];
+        };
         MetricRangesReply: {
             ranges: components["schemas"]["MetricsRange"][];
         };
@@ -5768,6 +5821,12 @@ export interface components {
             labels: components["schemas"]["Labels"];
             timestamps: string[];
             values: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+        };
+        MetricSeriesReply: {
+            metrics: components["schemas"]["MetricOfTrials"][];
+            points: number;
+            total: number;
+            trials: number[];
         };
         MetricsRange: {
             max: number;
@@ -5961,6 +6020,12 @@ export interface components {
             notes: {
                 [key: string]: unknown;
             }[];
+        };
+        /** @description Reports whose value is NaN or infinite: no chart has a place for them. */
+        NotFiniteValues: {
+            count: number;
+            firstSteps: number;
+            lastSteps: number;
         };
         OfCheckpoint: {
             /** @default  */
@@ -6689,7 +6754,10 @@ export interface components {
         Rung: {
             bracket: number;
             entries: components["schemas"]["RungEntry"][];
+            isLast: boolean;
             rung: number;
+            toGoOn: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            training: components["schemas"]["TrainingTrial"][];
             units: number;
         };
         RungEntry: {
@@ -6750,8 +6818,14 @@ export interface components {
         };
         SearcherReply: {
             brackets: number;
+            divisor: number;
+            grid: components["schemas"]["GridAxis"][];
+            maxTrials: number;
+            metric: string;
             rungs: components["schemas"]["Rung"][];
             searcher: string;
+            smallerIsBetter: boolean;
+            timeMetric: string;
         };
         SearchSummary: {
             config: {
@@ -7111,6 +7185,10 @@ export interface components {
             /** @default  */
             nodeName?: string;
         };
+        TrainingTrial: {
+            requestId: string;
+            trialId: number | null;
+        };
         Trial: {
             avoids: string[];
             bestCheckpoint: components["schemas"]["CheckpointWorkload"] | null;
@@ -7158,6 +7236,21 @@ export interface components {
             metric: number;
             trialId: number;
         };
+        /** @description Each list has an item for each trial. */
+        TrialColumnsReply: {
+            hyperparameters: components["schemas"]["Hyperparameter"][];
+            hyperparametersTotal: number;
+            largest: (number | null)[];
+            last: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+            metric: string;
+            searcherMetric: string;
+            smallerIsBetter: boolean;
+            smallest: (number | null)[];
+            states: components["schemas"]["TrialState"][];
+            steps: number[];
+            total: number;
+            trials: number[];
+        };
         TrialLog: {
             agentId: string | null;
             allocationId: string | null;
@@ -7185,6 +7278,15 @@ export interface components {
         };
         TrialReply: {
             trial: components["schemas"]["Trial"];
+        };
+        /** @description By steps. Each list has an item for each point. */
+        TrialSeries: {
+            epochs: (number | null)[];
+            notFinite: components["schemas"]["NotFiniteValues"] | null;
+            steps: number[];
+            times: number[];
+            trialId: number;
+            values: number[];
         };
         TrialSource: {
             checkpointUuid: string;
@@ -15716,6 +15818,42 @@ export interface operations {
             };
         };
     };
+    windlass_metric_series: {
+        parameters: {
+            query?: {
+                metrics?: string[];
+                points?: number;
+                trialIds?: number[];
+                trials?: number;
+            };
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MetricSeriesReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_reasons: {
         parameters: {
             query?: never;
@@ -15796,6 +15934,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Empty"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_trial_columns: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description `group.name`. Default: the searcher's. */
+                metric?: string;
+            };
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrialColumnsReply"];
                 };
             };
             /** @description Failure */

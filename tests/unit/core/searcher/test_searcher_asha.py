@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from master.core.searcher.asha import Asha, AshaState
-from master.core.searcher.rung_view import RungEntryView, describe_rungs
+from master.core.searcher.rung_view import RungEntryView, describe_rungs, metric_to_go_on
 from master.core.searcher.search import Search, SearchState
 from master.core.searcher.types import (
     Action,
@@ -318,3 +320,37 @@ def test_one_halving_search_is_one_bracket() -> None:
     method = Game().search.method
     assert isinstance(method, Asha)
     assert method.units == (100, 300, 900)
+
+
+@given(
+    smaller=st.booleans(),
+    divisor=st.sampled_from([1.5, 2, 3, 4]),
+    losses=st.lists(st.sampled_from([-2, -1, 0, 1, 2, math.nan]), min_size=1, max_size=15),
+)
+def test_screens_say_what_a_trial_has_to_reach(
+    smaller: bool, divisor: float, losses: list[float]
+) -> None:
+    game = Game(smaller_is_better=smaller, divisor=divisor, max_concurrent_trials=20)
+    for loss in losses:
+        rung = describe_rungs(game.state)[0]
+        trial = game.ids.index(rung.training[0])
+        said = metric_to_go_on(rung, divisor)
+        if said is None:
+            goes_on = True
+        elif math.isnan(loss):
+            goes_on = False
+        else:
+            goes_on = loss <= said if smaller else loss >= said
+        went_on = game.report(trial, loss, rung.units) == []
+        assert went_on == goes_on
+        above = describe_rungs(game.state)[1].training
+        assert (game.ids[trial] in above) == went_on
+
+
+def test_screens_show_who_is_on_the_way_to_a_rung() -> None:
+    game = Game()
+    game.report(0, 0.5)
+    game.report(1, 0.6)
+    game.exit(2)
+    training = [[game.ids.index(id_) for id_ in r.training] for r in describe_rungs(game.state)]
+    assert training == [[3, 4, 5], [0], []]

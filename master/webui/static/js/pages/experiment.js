@@ -15,17 +15,22 @@ import { Tabs } from "../widgets/tabs.js";
 import { OriginsOf } from "./config_origins.js";
 import { Actions } from "./experiment_actions.js";
 import { Again } from "./experiment_again.js";
+import { Charts, MOST_CURVES, useBestTrials } from "./charts.js";
+import { Hyperparameters } from "./hp.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
+import { SearchTab } from "./search.js";
 import { Trials } from "./trials.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
 
 const OVER = new Set(["STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED"]);
-const MOST_CURVES = 50;
 const TABS = [
   ["overview", "Overview"],
   ["trials", "Trials"],
+  ["charts", "Charts"],
+  ["search", "Search"],
+  ["hp", "Hyperparameters"],
   ["config", "Configuration"],
   ["logs", "Logs"],
 ];
@@ -64,6 +69,9 @@ export default component(
       }),
       tab === "overview" && Overview({ experiment: data }),
       tab === "trials" && Trials({ experiment: data }),
+      tab === "charts" && Charts({ experiment: data, isOver: OVER.has(data.state) }),
+      tab === "search" && SearchTab({ experiment: data, isOver: OVER.has(data.state) }),
+      tab === "hp" && Hyperparameters({ experiment: data, isOver: OVER.has(data.state) }),
       tab === "config" && Configuration({ experiment: data }),
       tab === "logs" && Logs({ experiment: data }),
       !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of an experiment."),
@@ -80,8 +88,9 @@ const Overview = component(
   /** @param {{ experiment: Experiment }} props */
   ({ experiment }) => {
     const isOver = OVER.has(experiment.state);
-    const { data } = useTrials(experiment.id, MOST_CURVES);
+    const { data } = useBestTrials(experiment.id, MOST_CURVES);
     const best = number(experiment.bestTrialSearcherMetric);
+    const searched = `validation.${experiment.searcherMetric}`;
     /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(experiment.progress))],
@@ -122,23 +131,11 @@ const Overview = component(
       data &&
         data.pagination.total > MOST_CURVES &&
         h("p", { class: "note" }, `Curves of the best ${MOST_CURVES} of ${data.pagination.total} trials.`),
-      data && MetricCharts({ trials: data.trials, best: experiment.bestTrialId, isOver }),
+      data && MetricCharts({ trials: data.trials, best: experiment.bestTrialId, isOver, only: searched }),
       Command({ text: shell`det experiment describe ${experiment.id}` }),
     );
   },
 );
-
-/** @param {number} id @param {number} limit */
-function useTrials(id, limit) {
-  return useLive(`trials of experiment ${id}`, async (signal) =>
-    ok(
-      api.GET("/api/v1/experiments/{experiment_id}/trials", {
-        params: { path: { experiment_id: id }, query: { limit, sortBy: "SORT_BY_BEST_VALIDATION_METRIC" } },
-        signal,
-      }),
-    ),
-  );
-}
 
 const Configuration = component(
   /** @param {{ experiment: Experiment }} props */
@@ -159,7 +156,7 @@ const Configuration = component(
 const Logs = component(
   /** @param {{ experiment: Experiment }} props */
   ({ experiment }) => {
-    const { data, error, refresh } = useTrials(experiment.id, MOST_CURVES);
+    const { data, error, refresh } = useBestTrials(experiment.id, MOST_CURVES);
     const chosen = Number(address.value.query.get("trial") ?? 0) || data?.trials[0]?.id;
     if (!data) return pending({ error, refresh });
     if (!chosen) return h("p", { class: "empty" }, "No trials yet, so no logs.");

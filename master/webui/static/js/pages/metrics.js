@@ -1,17 +1,23 @@
-// Metrics of trials over their steps, as charts: one for each metric.
+// Metrics of trials over their steps, epochs or hours, as charts: one for each metric.
 
 import { api, number, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
-import { address, choose } from "../router.js";
+import { address, choose, href } from "../router.js";
 import { LineChart } from "../widgets/chart.js";
+import { Choices, namesOf, textOf } from "../widgets/choices.js";
 import { Problem } from "../widgets/problem.js";
 
 /** @typedef {import("../store.js").Schemas["Trial"]} Trial */
-/** @typedef {import("../store.js").Schemas["ComparedTrialsReply"]} Compared */
+/** @typedef {import("../store.js").Schemas["MetricOfTrials"]} MetricOfTrials */
+/** @typedef {import("../store.js").Schemas["TrialSeries"]} TrialSeries */
+/** @typedef {keyof typeof AXES} Axis */
 
 const POINTS = 500;
 const MOST_METRICS = 24;
+const MOST_NOTES = 3;
+const AXES = { steps: "steps", epochs: "epochs", hours: "hours since its first report" };
+const SMOOTHINGS = [0, 0.6, 0.9, 0.97];
 
 /** `validation.loss` of all that trials have reported. @param {Pick<Trial, "summaryMetrics">[]} trials */
 export function metricsOf(trials) {
@@ -27,20 +33,31 @@ export function metricsOf(trials) {
 }
 
 export const MetricCharts = component(
-  /** @param {{ trials: Trial[], best?: number | null, isOver: boolean }} props */
-  ({ trials, best, isOver }) => {
+  /**
+   * @param {object} props
+   * @param {Trial[]} props.trials of one experiment
+   * @param {number | null} [props.best]
+   * @param {boolean} props.isOver
+   * @param {string} [props.only] this metric, and nothing to choose
+   */
+  ({ trials, best, isOver, only }) => {
     const { query } = address.value;
-    const isLog = query.get("scale") === "log";
-    const only = query.get("metric") ?? "";
     const known = metricsOf(trials);
-    const shown = (only ? known.filter((metric) => metric === only) : known).slice(0, MOST_METRICS);
+    const chosen = only ? [only] : namesOf(query.get("metrics"));
+    const shown = known.filter((metric) => !chosen.length || chosen.includes(metric)).slice(0, MOST_METRICS);
     const ids = trials.map((trial) => trial.id).sort((a, b) => a - b);
     const { data, error, refresh } = useLive(
       `metrics ${ids.join()} ${shown.join()}`,
       async (signal) => {
-        if (!shown.length) return { trials: [] };
-        const asked = { trialIds: ids, metricIds: shown, maxDatapoints: POINTS };
-        return ok(api.GET("/api/v1/trials/time-series", { params: { query: asked }, signal }));
+        const experiment = trials[0]?.experimentId;
+        if (!shown.length || experiment === undefined) return { metrics: [] };
+        const asked = { trialIds: ids, metrics: shown, points: POINTS };
+        return ok(
+          api.GET("/api/v1/windlass/experiments/{id}/metric-series", {
+            params: { path: { id: experiment }, query: asked },
+            signal,
+          }),
+        );
       },
       { isOver: () => isOver },
     );
@@ -51,67 +68,136 @@ export const MetricCharts = component(
         isOver ? "It reported no metrics." : "No metrics yet: training code reports them with ",
         !isOver && h("code", null, "core_context.train.report_training_metrics"),
       );
+    const options = only ? { axis: /** @type {Axis} */ ("steps"), isLog: false, smoothing: 0 } : optionsOf(query);
     return h(
       "div",
       null,
-      h(
-        "div",
-        { class: "bar" },
-        h(
-          "select",
-          { "aria-label": "Metric", value: only, onChange: (event) => choose({ metric: event.currentTarget.value }) },
-          h("option", { value: "" }, "all metrics"),
-          known.map((metric) => h("option", { key: metric, value: metric }, metric)),
-        ),
-        h(
-          "label",
-          null,
-          h("input", {
-            type: "checkbox",
-            checked: isLog,
-            onChange: (event) => choose({ scale: event.currentTarget.checked ? "log" : "" }),
-          }),
-          " logarithmic",
-        ),
-      ),
-      shown.length < known.length &&
-        !only &&
+      !only && Controls({ known, shown, ...options }),
+      !only &&
+        !chosen.length &&
+        shown.length < known.length &&
         h("p", { class: "note" }, `The first ${shown.length} of ${known.length} metrics: choose others above.`),
       error && !data && Problem({ error, retry: refresh }),
       h(
         "div",
         { class: "charts" },
-        data &&
-          shown.map((metric) =>
-            LineChart({
-              key: metric,
-              title: metric,
-              xLabel: "steps",
-              isLog,
-              series: seriesOf(data, metric, best ?? null),
-            }),
-          ),
+        data?.metrics.map((metric) => MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options })),
       ),
     );
   },
 );
 
+/** @param {URLSearchParams} query @returns {{ axis: Axis, isLog: boolean, smoothing: number }} */
+function optionsOf(query) {
+  const axis = query.get("x") ?? "";
+  const smoothing = Number(query.get("smooth"));
+  return {
+    axis: axis === "epochs" || axis === "hours" ? axis : "steps",
+    isLog: query.get("scale") === "log",
+    smoothing: SMOOTHINGS.includes(smoothing) ? smoothing : 0,
+  };
+}
+
+const Controls = component(
+  /** @param {{ known: string[], shown: string[], axis: Axis, isLog: boolean, smoothing: number }} props */
+  ({ known, shown, axis, isLog, smoothing }) =>
+    h(
+      "div",
+      { class: "bar" },
+      Choices({
+        label: "Metrics",
+        names: known,
+        chosen: shown,
+        onChange: (names) => choose({ metrics: names.length < known.length ? textOf(names) : "" }),
+      }),
+      h(
+        "select",
+        {
+          "aria-label": "Horizontal axis",
+          value: axis,
+          onChange: (event) => choose({ x: event.currentTarget.value === "steps" ? "" : event.currentTarget.value }),
+        },
+        Object.keys(AXES).map((one) => h("option", { key: one, value: one }, `by ${one}`)),
+      ),
+      h(
+        "select",
+        {
+          "aria-label": "Smoothing",
+          title: "The weight of what was before, in an exponential moving average",
+          value: String(smoothing),
+          onChange: (event) => choose({ smooth: event.currentTarget.value === "0" ? "" : event.currentTarget.value }),
+        },
+        SMOOTHINGS.map((one) => h("option", { key: one, value: String(one) }, one ? `smoothed ${one}` : "as reported")),
+      ),
+      h(
+        "label",
+        null,
+        h("input", {
+          type: "checkbox",
+          checked: isLog,
+          onChange: (event) => choose({ scale: event.currentTarget.checked ? "log" : "" }),
+        }),
+        " logarithmic",
+      ),
+    ),
+);
+
+const MetricChart = component(
+  /**
+   * @param {object} props
+   * @param {MetricOfTrials} props.metric
+   * @param {number | null} props.best
+   * @param {Trial[]} props.trials
+   * @param {{ axis: Axis, isLog: boolean, smoothing: number }} props.options
+   */
+  ({ metric, best, trials, options: { axis, isLog, smoothing } }) => {
+    const experiment = trials[0]?.experimentId;
+    const series = metric.series.map((one) => ({
+      label: `trial ${one.trialId}`,
+      ...along(one, axis),
+      isBest: one.trialId === best,
+      href: trials.length > 1 ? href(`experiments/${experiment}/trials/${one.trialId}`) : undefined,
+    }));
+    const diverged = metric.series.filter((one) => one.notFinite !== null);
+    const marks = diverged
+      .slice(0, MOST_NOTES)
+      .map((one) => ({ x: one.notFinite?.firstSteps ?? 0, title: words(one) }));
+    const notes = axis === "steps" ? [] : marks.map((mark) => mark.title);
+    const more = diverged.length - marks.length;
+    return LineChart({
+      title: metric.metric,
+      hint:
+        `Each line is a trial${best === null ? "" : ", the best one thick"}; at most ${POINTS} points of each, with ` +
+        "the smallest and largest values of each part",
+      xLabel: AXES[axis],
+      series: series.filter((one) => one.x.length),
+      isLog,
+      smoothing,
+      markers: axis === "steps" ? marks : undefined,
+      notes: more > 0 ? [...notes, `So have ${more} more trials.`] : notes,
+    });
+  },
+);
+
+/** @param {TrialSeries} one */
+function words({ trialId, notFinite }) {
+  if (!notFinite) return "";
+  const { count, firstSteps, lastSteps } = notFinite;
+  const where = firstSteps === lastSteps ? `at step ${firstSteps}` : `from step ${firstSteps} to ${lastSteps}`;
+  return `Trial ${trialId} has reported NaN or infinite ${count === 1 ? "once" : `${count} times`}, ${where}.`;
+}
+
 /**
- * @param {Compared} compared
- * @param {string} metric
- * @param {number | null} best
+ * Points in order of their axis; of several at one place the last.
+ *
+ * @param {TrialSeries} series
+ * @param {Axis} axis
  */
-function seriesOf(compared, metric, best) {
-  const at = metric.indexOf(".");
-  const [group, name] = [metric.slice(0, at), metric.slice(at + 1)];
-  return compared.trials.flatMap(({ trial, metrics }) => {
-    const points = metrics
-      .filter((one) => one.group === group)
-      .flatMap((one) => one.data)
-      .filter((point) => name in point.values);
-    if (!points.length) return [];
-    const byStep = new Map(points.map((point) => [point.batches, number(point.values[name])]));
-    const x = [...byStep.keys()].sort((a, b) => a - b);
-    return [{ label: `trial ${trial.id}`, x, y: x.map((step) => byStep.get(step) ?? null), isBest: trial.id === best }];
-  });
+function along({ steps, epochs, times, values }, axis) {
+  const first = Math.min(...times);
+  const at = { steps, epochs, hours: times.map((time) => (time - first) / 3600) }[axis];
+  const found = new Map(/** @type {[number, number | null][]} */ ([]));
+  for (const [index, one] of at.entries()) if (one !== null) found.set(one, number(values[index]));
+  const x = [...found.keys()].sort((a, b) => a - b);
+  return { x, y: x.map((one) => found.get(one) ?? null) };
 }

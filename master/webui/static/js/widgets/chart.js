@@ -1,47 +1,67 @@
-// Lines over steps, by uPlot: drag zooms, a double click shows all again. Below are the numbers, for screen readers.
+// Lines over steps or time, by uPlot: drag zooms, a double click shows all again, a click opens what a line is of.
 
 import uPlot from "../../vendor/uplot.js";
 import { useLayoutEffect, useRef } from "../../vendor/hooks.js";
-import { value } from "../format.js";
 import { component, h } from "../html.js";
+import { go } from "../router.js";
 import { theme } from "../store.js";
+import { Figure } from "./figure.js";
+import { aligned, points, signs, summary } from "./line_data.js";
 
-/**
- * @typedef {object} Series
- * @property {string} label
- * @property {number[]} x ascending
- * @property {(number | null)[]} y
- * @property {boolean} [isBest] drawn thick
- */
+/** @typedef {import("./line_data.js").Series} Series */
+/** @typedef {{ x: number, title: string }} Marker */
 
 const HEIGHT_PX = 240;
-const MOST_LISTED = 50;
+const NEAR_PX = 16;
+const CLICK_PX = 3;
 // Okabe and Ito's, which people who see colours differently can tell apart; then the same, dashed.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4]];
+/** @type {Marker[]} */
+const NO_MARKERS = [];
 
 export const LineChart = component(
-  /** @param {{ title: string, xLabel: string, series: Series[], isLog?: boolean }} props */
-  ({ title, xLabel, series, isLog = false }) => {
+  /**
+   * @param {object} props
+   * @param {string} props.title
+   * @param {string} props.xLabel
+   * @param {Series[]} props.series
+   * @param {boolean} [props.isLog]
+   * @param {number} [props.smoothing] weight of what was before, from 0 to below 1
+   * @param {Marker[]} [props.markers] lines across; their titles are notes below
+   * @param {string[]} [props.notes]
+   * @param {string} [props.hint] what it shows
+   */
+  ({ title, xLabel, series, isLog = false, smoothing = 0, markers = NO_MARKERS, notes: given = [], hint }) => {
     const box = useRef(/** @type {HTMLDivElement | null} */ (null));
     const plot = useRef(/** @type {uPlot | null} */ (null));
+    const { hasPositive, notPositive } = isLog ? signs(series) : { hasPositive: true, notPositive: 0 };
+    const asLog = isLog && hasPositive;
     const shape = JSON.stringify([
       title,
       xLabel,
-      isLog,
+      asLog,
+      markers,
       theme.value,
-      series.map(({ label, isBest }) => [label, isBest]),
+      series.map(({ label, isBest, href }) => [label, isBest, href]),
     ]);
-    const data = aligned(series, isLog);
+    const data = aligned(series, { isLog: asLog, smoothing });
     useLayoutEffect(() => {
       const element = box.current;
       if (!element) return;
-      const drawn = new uPlot(options(element, xLabel, series, isLog), data, element);
+      const near = { line: /** @type {Series | undefined} */ (undefined) };
+      const found = options(element, xLabel, series, asLog, markers);
+      found.hooks?.setSeries?.push((_, index, changed) => {
+        if ("focus" in changed) near.line = series[(index ?? 0) - 1];
+      });
+      const drawn = new uPlot(found, data, element);
       plot.current = drawn;
+      const forget = followLines(drawn, near);
       const resized = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
       resized.observe(element);
       return () => {
         resized.disconnect();
+        forget();
         drawn.destroy();
         plot.current = null;
       };
@@ -51,77 +71,54 @@ export const LineChart = component(
       if (!drawn) return;
       const { min, max } = drawn.scales.x ?? {};
       const before = drawn.data[0];
-      const isZoomed = before.length > 0 && (min !== before[0] || max !== before.at(-1));
+      const isZoomed = before.length > 1 && (min !== before[0] || max !== before.at(-1));
       drawn.setData(data, !isZoomed);
     });
-    return h(
-      "figure",
-      { class: "chart" },
-      h("figcaption", null, title),
-      h("div", { ref: box, "aria-hidden": true }),
-      Numbers({ title, xLabel, series }),
-    );
+    const notes = [...given, ...markers.map((marker) => marker.title)];
+    if (isLog && !hasPositive && series.length) notes.push("No value is positive, so the axis is not logarithmic.");
+    else if (notPositive) notes.push(`${notPositive} zero or negative values have no place on a logarithmic axis.`);
+    if (smoothing) notes.push("The lines are smoothed; numbers and CSV are as reported.");
+    return Figure({
+      title,
+      hint,
+      notes,
+      numbers: () => summary(series, xLabel),
+      data: () => points(series, xLabel),
+      image: () => plot.current?.ctx.canvas,
+      children: h("div", { ref: box, "aria-hidden": true }),
+    });
   },
 );
 
-const Numbers = component(
-  /** @param {{ title: string, xLabel: string, series: Series[] }} props */
-  ({ title, xLabel, series }) =>
-    h(
-      "details",
-      null,
-      h("summary", null, "Numbers"),
-      h(
-        "div",
-        { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `Numbers of ${title}` },
-        h(
-          "table",
-          null,
-          h(
-            "thead",
-            null,
-            h(
-              "tr",
-              null,
-              ["Series", "Points", "First", "Last", "Smallest", "Largest", `Last ${xLabel}`].map((name) =>
-                h("th", { key: name, scope: "col" }, name),
-              ),
-            ),
-          ),
-          h(
-            "tbody",
-            null,
-            series.slice(0, MOST_LISTED).map(({ label, x, y }) => {
-              const known = y.filter((one) => one !== null && Number.isFinite(one)).map(Number);
-              const smallest = known.length ? known.reduce((a, b) => Math.min(a, b)) : null;
-              const largest = known.length ? known.reduce((a, b) => Math.max(a, b)) : null;
-              return h(
-                "tr",
-                { key: label },
-                h("th", { scope: "row" }, label),
-                [y.length, y[0], y.at(-1), smallest, largest, x.at(-1)].map((one, index) =>
-                  h("td", { key: index }, value(one)),
-                ),
-              );
-            }),
-          ),
-        ),
-      ),
-      series.length > MOST_LISTED && h("p", { class: "note" }, `The first ${MOST_LISTED} of ${series.length} series.`),
-    ),
-);
-
 /**
- * On one axis. A logarithm has no place for what is not positive.
+ * The name of the line that is near the pointer, and a click on it.
  *
- * @param {Series[]} series
- * @param {boolean} isLog
- * @returns {uPlot.AlignedData}
+ * @param {uPlot} drawn
+ * @param {{ line: Series | undefined }} near
  */
-function aligned(series, isLog) {
-  if (!series.length) return [[]];
-  const shown = (/** @type {number | null} */ y) => (y === null || !Number.isFinite(y) || (isLog && y <= 0) ? null : y);
-  return uPlot.join(series.map(({ x, y }) => [x, y.map(shown)]));
+function followLines(drawn, near) {
+  /** @type {{ x: number, y: number } | null} */
+  let pressed = null;
+  const down = (/** @type {MouseEvent} */ event) => void (pressed = { x: event.clientX, y: event.clientY });
+  const up = (/** @type {MouseEvent} */ event) => {
+    const moved = pressed ? Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) : 0;
+    const href = near.line?.href;
+    if (href && pressed && moved < CLICK_PX) go(href);
+    pressed = null;
+  };
+  const move = () => {
+    drawn.over.title = near.line?.label ?? "";
+    drawn.over.classList.toggle("leads", Boolean(near.line?.href));
+  };
+  const parts = /** @type {const} */ ([
+    ["mousedown", down],
+    ["mouseup", up],
+    ["mousemove", move],
+  ]);
+  for (const [event, act] of parts) drawn.over.addEventListener(event, act);
+  return () => {
+    for (const [event, act] of parts) drawn.over.removeEventListener(event, act);
+  };
 }
 
 /**
@@ -129,9 +126,10 @@ function aligned(series, isLog) {
  * @param {string} xLabel
  * @param {Series[]} series
  * @param {boolean} isLog
+ * @param {Marker[]} markers
  * @returns {uPlot.Options}
  */
-function options(element, xLabel, series, isLog) {
+function options(element, xLabel, series, isLog, markers) {
   const text = getComputedStyle(element).color;
   const line = getComputedStyle(element.closest("figure") ?? element).borderTopColor;
   const axis = {
@@ -140,6 +138,7 @@ function options(element, xLabel, series, isLog) {
     ticks: { stroke: line, width: 1 },
     font: "12px system-ui",
   };
+  const isFew = series.length <= COLOURS.length;
   return {
     width: element.clientWidth || 400,
     height: HEIGHT_PX,
@@ -148,8 +147,9 @@ function options(element, xLabel, series, isLog) {
       { ...axis, label: xLabel, labelSize: 20 },
       { ...axis, size: 60 },
     ],
-    legend: { show: series.length <= COLOURS.length, live: true },
-    cursor: { drag: { x: true, y: false } },
+    legend: { show: isFew, live: true },
+    cursor: { drag: { x: true, y: false }, focus: { prox: NEAR_PX } },
+    focus: { alpha: isFew ? 1 : 0.25 },
     series: [
       { label: xLabel },
       ...series.map(({ label, isBest }, index) => ({
@@ -160,5 +160,22 @@ function options(element, xLabel, series, isLog) {
         spanGaps: true,
       })),
     ],
+    hooks: { draw: [(drawn) => drawMarkers(drawn, markers, text)], setSeries: [] },
   };
+}
+
+/** Those beyond the axis at its end. @param {uPlot} drawn @param {Marker[]} markers @param {string} colour */
+function drawMarkers(drawn, markers, colour) {
+  const { ctx: pen, bbox } = drawn;
+  pen.save();
+  pen.strokeStyle = colour;
+  pen.setLineDash([3, 3]);
+  for (const { x } of markers) {
+    const at = Math.max(bbox.left, Math.min(bbox.left + bbox.width, drawn.valToPos(x, "x", true)));
+    pen.beginPath();
+    pen.moveTo(at, bbox.top);
+    pen.lineTo(at, bbox.top + bbox.height);
+    pen.stroke();
+  }
+  pen.restore();
 }

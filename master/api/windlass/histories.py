@@ -91,6 +91,8 @@ class RunOfTrial(TypedDict):
 
 
 class RunsOfTrialReply(TypedDict):
+    now: Timestamp
+    """Of the master's clock, which the times are of."""
     allocations: list[RunOfTrial]
     pagination: Pagination
 
@@ -125,6 +127,7 @@ async def trial_allocations(
     machines = await _machines(api)
     return reply(
         {
+            "now": time(api.services.clock.now()),
             "allocations": [_run(one, machines) for one in found.rows],
             "pagination": pagination(found),
         }

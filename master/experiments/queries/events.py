@@ -118,8 +118,9 @@ class EventQueries:
         counted = of_trial.with_only_columns(func.count(), maintain_column_froms=True)
         total = await self._store.read_one(counted) or 0
         offset, limit = place(page, total)
-        ordered = of_trial.order_by(_A.requested_at, _A.id).offset(offset).limit(limit)
-        rows = [allocation_from_document(one) for one in await self._store.read(ordered)]
+        order = (_A.requested_at, _A.run_id)
+        ordered = of_trial.order_by(*(one.desc() if page.descending else one for one in order))
+        rows = [allocation_from_document(one) for one in await self._store.read(ordered.offset(offset).limit(limit))]
         return Paged(rows=rows, total=total, offset=offset, limit=limit)
 
     async def _page(self, parts: Sequence[Any], page: Page) -> Paged[Event]:

@@ -6841,6 +6841,8 @@ export interface components {
         };
         RunsOfTrialReply: {
             allocations: components["schemas"]["RunOfTrial"][];
+            /** Format: date-time */
+            now: string;
             pagination: components["schemas"]["Pagination"];
         };
         RunsReply: {
@@ -9799,6 +9801,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 offset?: number;
+                omitConfig?: boolean;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
                 sortByAttr?: "" | "SORT_BY_UNSPECIFIED" | "SORT_BY_UUID" | "SORT_BY_TRIAL_ID" | "SORT_BY_BATCH_NUMBER" | "SORT_BY_END_TIME" | "SORT_BY_STATE" | "SORT_BY_SEARCHER_METRIC";
                 sortByMetric?: string;
@@ -14168,6 +14171,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 offset?: number;
+                omitConfig?: boolean;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
                 sortByAttr?: "" | "SORT_BY_UNSPECIFIED" | "SORT_BY_UUID" | "SORT_BY_TRIAL_ID" | "SORT_BY_BATCH_NUMBER" | "SORT_BY_END_TIME" | "SORT_BY_STATE" | "SORT_BY_SEARCHER_METRIC";
                 sortByMetric?: string;

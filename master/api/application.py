@@ -60,8 +60,10 @@ from master.api.users import tokens as access_tokens
 from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
+from master.api.windlass import code as windlass_code
 from master.api.windlass import costs as windlass_costs
-from master.api.windlass import external_searches
+from master.api.windlass import external_searches, markdown, profiles
+from master.api.windlass import histories as windlass_histories
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
@@ -134,6 +136,10 @@ ROUTES: Sequence[BaseRoute] = (
     *model_versions.router.routes,
     *windlass.router.routes,
     *windlass_bakes.router.routes,
+    *windlass_code.router.routes,
+    *windlass_histories.router.routes,
+    *markdown.router.routes,
+    *profiles.router.routes,
     *external_searches.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,

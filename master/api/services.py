@@ -34,6 +34,7 @@ from master.experiments.finding.queries import Finder
 from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.queries.checkpoints import CheckpointQueries
+from master.experiments.queries.events import EventQueries
 from master.experiments.queries.experiments import ExperimentQueries
 from master.experiments.queries.metrics import MetricQueries
 from master.experiments.queries.searches import SearchQueries
@@ -274,6 +275,7 @@ class Reads:
 
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
+        self.events = EventQueries(store)
         self.finder = Finder(store)
         self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)

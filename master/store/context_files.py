@@ -34,7 +34,7 @@ class ContextNode:
 def file_tree(archive: bytes) -> Mapping[str, ContextNode]:
     """Files and directories at the root of a packed context, by name."""
     root = ContextNode("", is_directory=True)
-    for path, tar, member in _members(archive):
+    for path, tar, member in members(archive):
         node = root
         for name in filter(None, path.split("/", MAX_LEVELS)):
             node.is_directory = True
@@ -53,7 +53,7 @@ def read_file(archive: bytes, path: str) -> bytes:
         raise InvalidArgument(f'path: "{path}" must stay inside the model definition')
     wanted = plain_path(path)
     found: bytes | None = None
-    for name, tar, member in _members(archive):
+    for name, tar, member in members(archive):
         if name.startswith(f"{wanted}/") or (name == wanted and member.isdir()) or not wanted:
             raise InvalidArgument(f'path: "{path}" is a directory; give the path of a file')
         if name == wanted and (content := tar.extractfile(member)) is not None:
@@ -78,7 +78,7 @@ def plain_path(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def _members(archive: bytes) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
+def members(archive: bytes) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
     """Each with its plain path."""
     if not archive:
         return

@@ -44,7 +44,7 @@ STYLES = (
     ),
     StateStyle(
         *("releasing", "↺", "magenta", "#8a3d6b", "#e59ac4"),
-        words=("STOPPING", "DRAINING", "TERMINATING", "ENDING", "DELETING"),
+        words=("STOPPING", "DRAINING", "TERMINATING", "ENDING", "DELETING", "PREEMPTED"),
     ),
 )
 _BY_WORD = {word: style for style in STYLES for word in style.words}

@@ -207,6 +207,8 @@ class ListCheckpoints(Paging):
     sort_by_attr: Annotated[str, Word("SORT_BY_", SORTS)] = ""
     sort_by_metric: str = ""
     states: tuple[State, ...] = ()
+    omit_config: bool = False
+    """Our own: without the configurations of experiments."""
 
 
 @router.get("/api/v1/experiments/{id}/checkpoints")
@@ -260,6 +262,9 @@ async def _list(
     page = cut(ordered, query.page())
     rows = await api.reads.checkpoints.by_uuid([row.uuid for row in page.rows])
     items = await with_metrics(api, rows, visible)
+    if query.omit_config:
+        for item in items:
+            item["training"]["experimentConfig"] = None
     return reply({"checkpoints": items, "pagination": pagination(page)})
 
 

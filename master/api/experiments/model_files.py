@@ -55,7 +55,7 @@ class WhichFile(Body):
 async def model_file_tree(
     experiment_id: RowId, visible: Visible, api: TheApi
 ) -> Reply[FileTreeReply]:
-    files = await in_parsing_thread(file_tree, await _archive(api, experiment_id, visible))
+    files = await in_parsing_thread(file_tree, await archive_of(api, experiment_id, visible))
     return reply({"files": _files(files)})
 
 
@@ -64,12 +64,13 @@ async def model_file_tree(
 async def model_file(
     experiment_id: RowId, body: WhichFile, visible: Visible, api: TheApi
 ) -> Reply[FileReply]:
-    archive = await _archive(api, experiment_id, visible)
+    archive = await archive_of(api, experiment_id, visible)
     found = await in_parsing_thread(read_file, archive, body.path)
     return reply({"file": base64.b64encode(found).decode()})
 
 
-async def _archive(api: ApiContext, experiment_id: int, visible: Visibility) -> bytes:
+async def archive_of(api: ApiContext, experiment_id: int, visible: Visibility) -> bytes:
+    """Its packed model definition; nothing for one that has none. Raises NotFound."""
     row = await api.reads.experiments.experiment(experiment_id, visible)
     blob = row.experiment.model_definition
     return await api.services.blobs.get(blob) if blob else b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -16,7 +15,7 @@ from master.api.routing import ApiRoute
 from master.api.services import ApiContext, TheApi
 from master.api.values import Timestamp, epoch
 from master.api.windlass.replies import Offer
-from master.api.windlass.wire import shown_offer
+from master.api.windlass.wire import known_usd, shown_offer
 from master.auth.actions import Action
 from master.costs.timelines import MachineTimeline, timelines
 from provisioner.money.spans import SpanKind
@@ -137,8 +136,8 @@ def _life(found: MachineTimeline) -> MachineLife:
         "slots": life.slots,
         "exists": life.end is None,
         "reason": record.reason,
-        "usd": _known(found.usd),
-        "usdPerHour": _known(life.usd_per_hour),
+        "usd": known_usd(found.usd),
+        "usdPerHour": known_usd(life.usd_per_hour),
         "spans": [
             {"kind": span.kind, "start": epoch(span.start), "end": epoch(span.end)}
             for span in found.spans
@@ -155,7 +154,7 @@ def _asked_for(view: InstanceView, now: float) -> MachineLife:
         "exists": True,
         "reason": view.reason,
         "usd": 0.0,
-        "usdPerHour": _known(view.usd_per_hour),
+        "usdPerHour": known_usd(view.usd_per_hour),
         "spans": [
             {
                 "kind": SpanKind.QUEUED,
@@ -164,10 +163,6 @@ def _asked_for(view: InstanceView, now: float) -> MachineLife:
             }
         ],
     }
-
-
-def _known(usd: float) -> float | None:
-    return usd if isfinite(usd) else None
 
 
 def _budget(view: BudgetView) -> BudgetRow:

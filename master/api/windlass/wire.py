@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 
 from master.api.values import epoch
 from master.api.windlass.replies import BlockedOffer, FleetCost, Instance, Offer
@@ -65,6 +66,11 @@ def shown_offer(key: OfferKey) -> Offer:
         "instanceType": key.instance_type,
         "market": key.market,
     }
+
+
+def known_usd(usd: float) -> float | None:
+    """None: the price is unknown."""
+    return usd if isfinite(usd) else None
 
 
 def cost(view: CostView) -> FleetCost:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import ColumnElement, func, select, tuple_
 
 from master.experiments.reports.metrics import PROFILER_GROUPS
 from master.store import tables
@@ -27,6 +27,14 @@ class RunTime(NamedTuple):
     task_id: str
     started_at: datetime | None
     ended_at: datetime | None
+
+
+class ProfiledTime(NamedTuple):
+    """Of the live reports of the profiler groups."""
+
+    reports: int
+    first: datetime | None
+    last: datetime | None
 
 
 class MetricQueries:
@@ -86,15 +94,32 @@ class MetricQueries:
         """Live reports of the profiler groups that are newer than that one, the first ones."""
         return await self._store.read(
             select(_M)
-            .where(
-                _M.trial_id == trial_id,
-                _M.group.in_(sorted(PROFILER_GROUPS)),
-                _M.id > after_id,
-                _M.archived.is_(False),
-            )
+            .where(*_profiled(trial_id), _M.id > after_id)
             .order_by(_M.id)
             .limit(STREAM_ROWS)
         )
+
+    async def profiled_time(self, trial_id: int) -> ProfiledTime:
+        found = await self._store.read_one(
+            select(func.count(), func.min(_M.reported_at), func.max(_M.reported_at)).where(
+                *_profiled(trial_id)
+            ),
+            ProfiledTime,
+        )
+        return found or ProfiledTime(0, None, None)
+
+    async def sampled_profile(
+        self, trial_id: int, every: int
+    ) -> AsyncGenerator[Sequence[tables.Metric], None]:
+        """Of each profiler group the first report, then every so many; some at a time."""
+        number = func.row_number().over(partition_by=_M.group, order_by=_M.id)
+        numbered = (
+            select(_M.id, (number - 1).label("number")).where(*_profiled(trial_id)).subquery()
+        )
+        chosen = select(numbered.c.id).where(numbered.c.number % every == 0)
+        ids = await self._store.read(chosen.order_by(numbered.c.id))
+        for start in range(0, len(ids), AT_ONCE):
+            yield await self._store.read(select(_M).where(_M.id.in_(ids[start : start + AT_ONCE])))
 
     async def averages_at(
         self, pairs: Sequence[tuple[int, int]]
@@ -131,3 +156,9 @@ class MetricQueries:
                     seconds = max(0.0, ((row.ended_at or now) - row.started_at).total_seconds())
                     found[row.task_id] = found.get(row.task_id, 0.0) + seconds
         return found
+
+
+def _profiled(trial_id: int) -> tuple[ColumnElement[bool], ...]:
+    """Live reports of the profiler groups."""
+    groups = _M.group.in_(sorted(PROFILER_GROUPS))
+    return _M.trial_id == trial_id, groups, _M.archived.is_(False)

@@ -354,6 +354,12 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/experiments/{id}/searcher": READ,
     "GET /api/v1/windlass/experiments/{id}/trial-columns": READ,
     "GET /api/v1/windlass/experiments/{id}/metric-series": READ,
+    "GET /api/v1/windlass/experiments/{experiment_id}/code/find": READ,
+    "GET /api/v1/windlass/experiments/{experiment_id}/events": READ,
+    "GET /api/v1/windlass/trials/{trial_id}/allocations": READ,
+    "GET /api/v1/windlass/trials/{trial_id}/events": READ,
+    "GET /api/v1/windlass/trials/{trial_id}/profile": READ,
+    "POST /api/v1/windlass/markdown": READ,
     "POST /api/v1/windlass/experiments/{id}/trials": OWNED,
     "POST /api/v1/windlass/experiments/{id}/searcher/close": OWNED,
     "POST /api/v1/windlass/trials/{id}/stop": OWNED,
@@ -552,6 +558,7 @@ QUERIES = {
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
     "/api/v1/trials/time-series": "?trialIds={trial}&metricNames=loss",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
+    "/api/v1/windlass/experiments/{experiment_id}/code/find": "?text=x",
 }
 NAMES = [f"{method} {route.path_format}" for method, route in routes()]
 

@@ -254,6 +254,7 @@ QUESTIONS = {
     "POST /api/v1/roles/search/by-ids",
     "POST /api/v1/experiments/{experiment_id}/file",
     "POST /api/v1/preview-hp-search",
+    "POST /api/v1/windlass/markdown",
     "POST /api/v1/runs",
     "POST /api/v1/workspaces/{workspace_id}/namespace-bindings",
     "DELETE /api/v1/workspaces/{workspace_id}/namespace-bindings",

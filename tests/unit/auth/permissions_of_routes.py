@@ -45,6 +45,7 @@ GET /windlass/fleet/timeline
 GET //debug/prom/metrics
 GET //prom/det-http-sd-config
 POST /preview-hp-search
+POST /windlass/markdown
 GET /job-queues/stats
 POST /groups/search
 GET /groups/{group_id}
@@ -328,6 +329,11 @@ GET /trials/{trial_id}
 GET /trials/{trial_id}/logs
 GET /trials/{trial_id}/logs/fields
 GET /trials/{trial_id}/workloads
+GET /windlass/experiments/{experiment_id}/code/find
+GET /windlass/experiments/{experiment_id}/events
+GET /windlass/trials/{trial_id}/allocations
+GET /windlass/trials/{trial_id}/events
+GET /windlass/trials/{trial_id}/profile
 GET //checkpoints/{checkpoint_uuid}
 GET //experiments/{experiment_id}/preview_gc
 POST /experiments/{experiment_id}/file

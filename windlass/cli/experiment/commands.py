@@ -13,7 +13,9 @@ from windlass.cli.completion import ExperimentId, TemplateOption
 from windlass.cli.config_file import config_of, naming, read_config, tell_warnings
 from windlass.cli.connect import client_for
 from windlass.cli.experiment import again as experiment_again
+from windlass.cli.experiment import code as experiment_code
 from windlass.cli.experiment import compare as experiment_compare
+from windlass.cli.experiment import history as experiment_history
 from windlass.cli.experiment import label as experiment_label
 from windlass.cli.experiment import settings as experiment_set
 from windlass.cli.experiment import show as experiment_show
@@ -110,6 +112,8 @@ app.add_typer(experiment_again.app)
 # Here, so that --help lists them between `create` and the commands that change something.
 app.add_typer(experiment_show.app)
 app.add_typer(experiment_compare.app)
+app.add_typer(experiment_history.of_experiments)
+app.add_typer(experiment_code.app)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from windlass.base.errors import InvalidArgument, InvalidState
 from windlass.base.option_groups import with_groups
 from windlass.cli.completion import TrialId
 from windlass.cli.connect import client_for, for_administrators
+from windlass.cli.experiment import history
 from windlass.cli.experiment.copies import CopyOptions, OutputDirOption, without_metric
 from windlass.cli.experiment.failures import error_of, print_trial_failure
 from windlass.cli.experiment.log_retention import DaysOption, ForeverOption, set_retention
@@ -25,6 +26,7 @@ from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
 app = command_group()
+app.add_typer(history.of_trials)
 
 
 @app.command()

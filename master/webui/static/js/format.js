@@ -81,3 +81,12 @@ const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\u200e\u200f\u
 export function plain(line) {
   return line.replace(/\r?\n$/, "").replace(ESCAPES, "");
 }
+
+// What moves or hides other characters, or cannot be seen.
+const UNSEEN = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x08\x0b-\x1f\x7f]/g;
+
+/** A text of others in which such characters stand as their numbers: `⟦U+202E⟧`. @param {string} text */
+export function visible(text) {
+  const code = (/** @type {string} */ one) => one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+  return text.replace(UNSEEN, (one) => `⟦U+${code(one)}⟧`);
+}

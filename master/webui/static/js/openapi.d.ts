@@ -3300,6 +3300,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments/{experiment_id}/code/find": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Lines of text files of the model definition that contain a text. */
+        get: operations["windlass_find_in_code"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/{experiment_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Of the experiment, its trials, their allocations and checkpoints; the oldest first unless orderBy says else. */
+        get: operations["windlass_experiment_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{id}/cost": {
         parameters: {
             query?: never;
@@ -3726,6 +3760,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/markdown": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description The elements of a Markdown text. HTML in it is text, and so are links but those to web and mail addresses. */
+        post: operations["windlass_markdown"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/pools": {
         parameters: {
             query?: never;
@@ -3786,6 +3837,56 @@ export interface paths {
         put?: never;
         /** @description Ask it to save its work and end, as its search would: it counts as completed. Of any searcher. */
         post: operations["windlass_stop_trial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/trials/{trial_id}/allocations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When the trial waited and ran, on which machines, at what price; in order. */
+        get: operations["windlass_trial_allocations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/trials/{trial_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["windlass_trial_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/trials/{trial_id}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the profilers of the published harness and of `windlass.core` reported of a trial. */
+        get: operations["windlass_profile"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4712,6 +4813,16 @@ export interface components {
         ClusterMessageReply: {
             clusterMessage: components["schemas"]["ShownClusterMessage"] | null;
         };
+        CodeHit: {
+            line: number;
+            path: string;
+            text: string;
+        };
+        CodeHitsReply: {
+            files: number;
+            hits: components["schemas"]["CodeHit"][];
+            total: number;
+        };
         Column: {
             column: string;
             displayName: string;
@@ -4973,6 +5084,26 @@ export interface components {
         ErrorReply: {
             error: components["schemas"]["ErrorDetail"];
             message: string;
+        };
+        /**
+         * @description In the order of events of one moment and one run.
+         * @enum {string}
+         */
+        EventKind: "experiment_created" | "trial_created" | "allocation_queued" | "allocation_started" | "checkpoint_reported" | "preemption_requested" | "allocation_ended" | "trial_ended" | "experiment_ended";
+        EventRow: {
+            agents: string[];
+            allocationId: string | null;
+            /** Format: date-time */
+            at: string;
+            checkpointUuid: string | null;
+            isProblem: boolean;
+            kind: components["schemas"]["EventKind"];
+            text: string;
+            trialId: number | null;
+        };
+        EventsReply: {
+            events: components["schemas"]["EventRow"][];
+            pagination: components["schemas"]["Pagination"];
         };
         Experiment: {
             archived: boolean;
@@ -5721,6 +5852,27 @@ export interface components {
             usd: number | null;
             usdPerHour: number | null;
         };
+        MachineOfRun: {
+            agentId: string;
+            offer: components["schemas"]["Offer"] | null;
+            slots: number;
+            usdPerHour: number | null;
+        };
+        MarkdownNode: {
+            children: components["schemas"]["MarkdownNode"][];
+            href: string;
+            /** @enum {string} */
+            kind: "text" | "break" | "code" | "strong" | "emphasis" | "deleted" | "link" | "paragraph" | "heading" | "quote" | "code_block" | "rule" | "list" | "ordered_list" | "item" | "table" | "row" | "head_cell" | "cell";
+            level: number;
+            text: string;
+        };
+        MarkdownReply: {
+            nodes: components["schemas"]["MarkdownNode"][];
+        };
+        MarkdownText: {
+            /** @default  */
+            text?: string;
+        };
         /**
          * @description How capacity is sold. In the order in which the planner prefers them at an equal price.
          * @enum {string}
@@ -6065,6 +6217,8 @@ export interface components {
             slots_needed: number;
             task_id: string;
         };
+        /** @enum {string} */
+        OutcomeKind: "finished" | "preempted" | "killed" | "failed" | "transient" | "withdrawn";
         OwnLogEntry: {
             id: number;
             level: components["schemas"]["LogLevel"];
@@ -6424,11 +6578,38 @@ export interface components {
         };
         /** @enum {string} */
         Product: "PRODUCT_UNSPECIFIED" | "PRODUCT_COMMUNITY";
+        /** @description Readings of one stretch of time. */
+        ProfilePoint: {
+            /** Format: date-time */
+            at: string;
+            max: number;
+            mean: number;
+            min: number;
+        };
+        ProfileReply: {
+            everyNth: number;
+            idleGpus: components["schemas"]["UnusedGpu"][];
+            reports: number;
+            series: components["schemas"]["ProfileSeries"][];
+            since: string | null;
+            until: string | null;
+        };
         ProfilerMetrics: {
             batch: components["schemas"]["MetricsBatch"];
         };
         /** @enum {string} */
         ProfilerMetricType: "PROFILER_METRIC_TYPE_SYSTEM" | "PROFILER_METRIC_TYPE_TIMING" | "PROFILER_METRIC_TYPE_MISC";
+        ProfileSeries: {
+            agentId: string;
+            gpuUuid: string;
+            max: number;
+            mean: number;
+            metricType: components["schemas"]["ProfilerMetricType"];
+            min: number;
+            name: string;
+            points: components["schemas"]["ProfilePoint"][];
+            readings: number;
+        };
         Progress: {
             /** @default true */
             isRaw?: boolean;
@@ -6779,6 +6960,31 @@ export interface components {
         RunnerMetadata: {
             /** @default  */
             state?: string;
+        };
+        /** @description An allocation: from its request for slots to its end. */
+        RunOfTrial: {
+            allocationId: string;
+            endedAt: string | null;
+            exitReason: string;
+            fellBackBecause: string;
+            machines: components["schemas"]["MachineOfRun"][];
+            outcome: components["schemas"]["OutcomeKind"] | null;
+            pool: string;
+            preemptionReason: string;
+            preemptionRequestedAt: string | null;
+            pulledAt: string | null;
+            /** Format: date-time */
+            requestedAt: string;
+            runId: number;
+            slots: number;
+            startedAt: string | null;
+            state: string;
+        };
+        RunsOfTrialReply: {
+            allocations: components["schemas"]["RunOfTrial"][];
+            /** Format: date-time */
+            now: string;
+            pagination: components["schemas"]["Pagination"];
         };
         RunsReply: {
             pagination: components["schemas"]["Pagination"];
@@ -7350,6 +7556,11 @@ export interface components {
             stdtype?: string | null;
             taskId: string;
             timestamp?: string | null;
+        };
+        UnusedGpu: {
+            agentId: string;
+            gpuUuid: string;
+            percent: number;
         };
         UpdateGroup: {
             /** @default [] */
@@ -9767,6 +9978,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 offset?: number;
+                omitConfig?: boolean;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
                 sortByAttr?: "" | "SORT_BY_UNSPECIFIED" | "SORT_BY_UUID" | "SORT_BY_TRIAL_ID" | "SORT_BY_BATCH_NUMBER" | "SORT_BY_END_TIME" | "SORT_BY_STATE" | "SORT_BY_SEARCHER_METRIC";
                 sortByMetric?: string;
@@ -14136,6 +14348,7 @@ export interface operations {
             query?: {
                 limit?: number;
                 offset?: number;
+                omitConfig?: boolean;
                 orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
                 sortByAttr?: "" | "SORT_BY_UNSPECIFIED" | "SORT_BY_UUID" | "SORT_BY_TRIAL_ID" | "SORT_BY_BATCH_NUMBER" | "SORT_BY_END_TIME" | "SORT_BY_STATE" | "SORT_BY_SEARCHER_METRIC";
                 sortByMetric?: string;
@@ -15787,6 +16000,76 @@ export interface operations {
             };
         };
     };
+    windlass_find_in_code: {
+        parameters: {
+            query: {
+                ignoreCase?: boolean;
+                /** @description Part of a line. */
+                text: string;
+            };
+            header?: never;
+            path: {
+                experiment_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeHitsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_experiment_events: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+                orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
+            };
+            header?: never;
+            path: {
+                experiment_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_experiment_costs: {
         parameters: {
             query?: never;
@@ -16707,6 +16990,39 @@ export interface operations {
             };
         };
     };
+    windlass_markdown: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MarkdownText"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MarkdownReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_pools: {
         parameters: {
             query?: never;
@@ -16814,6 +17130,110 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Empty"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_trial_allocations: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+                orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
+            };
+            header?: never;
+            path: {
+                trial_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunsOfTrialReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_trial_events: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+                orderBy?: "" | "ORDER_BY_UNSPECIFIED" | "ORDER_BY_ASC" | "ORDER_BY_DESC";
+            };
+            header?: never;
+            path: {
+                trial_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_profile: {
+        parameters: {
+            query?: {
+                /** @description Of each series at most. */
+                points?: number;
+            };
+            header?: never;
+            path: {
+                trial_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProfileReply"];
                 };
             };
             /** @description Failure */

@@ -36,4 +36,5 @@ export const STATES = {
   TERMINATING: { symbol: "↺", token: "releasing" },
   ENDING: { symbol: "↺", token: "releasing" },
   DELETING: { symbol: "↺", token: "releasing" },
+  PREEMPTED: { symbol: "↺", token: "releasing" },
 };

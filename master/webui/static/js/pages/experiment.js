@@ -1,4 +1,4 @@
-// One experiment: how it gets on, its trials and their curves, its configuration, its logs.
+// One experiment: how it gets on, and its parts, each with an address of its own.
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
@@ -20,20 +20,38 @@ import { Hyperparameters } from "./hp.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
 import { SearchTab } from "./search.js";
+import { Checkpoints } from "./checkpoints.js";
+import { Code } from "./code.js";
+import { Events } from "./events.js";
+import { Edits } from "./experiment_edit.js";
+import { Notes } from "./notes.js";
 import { Trials } from "./trials.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
 
-const OVER = new Set(["STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR", "STATE_DELETED"]);
+const OVER = new Set([
+  "STATE_COMPLETED",
+  "STATE_CANCELED",
+  "STATE_ERROR",
+  "STATE_DELETED",
+  "STATE_DELETING",
+  "STATE_DELETE_FAILED",
+]);
 const TABS = [
   ["overview", "Overview"],
   ["trials", "Trials"],
   ["charts", "Charts"],
   ["search", "Search"],
   ["hp", "Hyperparameters"],
+  ["checkpoints", "Checkpoints"],
+  ["code", "Code"],
   ["config", "Configuration"],
   ["logs", "Logs"],
+  ["notes", "Notes"],
+  ["events", "Events"],
 ];
+/** These fill the page. */
+const FULL = new Set(["trials", "logs", "checkpoints", "events"]);
 
 export default component(
   /** @param {import("../routes.js").PageProps} props */
@@ -51,14 +69,16 @@ export default component(
     if (!data) return pending({ error, refresh });
     return h(
       "section",
-      { class: tab === "trials" || tab === "logs" ? "full" : "" },
+      { class: FULL.has(tab) ? "full" : "" },
       h(
         "div",
         { class: "title" },
         h("h1", null, `${data.id} ${data.name}`),
         State({ state: data.state }),
+        data.archived && h("span", { class: "note" }, "archived"),
         Actions({ selected: new Set([id]), done: refresh, phase: phaseOf(data), workspace: data.workspaceId }),
         Again({ experiment: data, isOver: OVER.has(data.state) }),
+        Edits({ experiment: data, isOver: OVER.has(data.state), done: refresh }),
       ),
       data.error && h("p", { class: "problem" }, data.error),
       data.waitingReason && h("p", { class: "note" }, data.waitingReason),
@@ -72,16 +92,20 @@ export default component(
       tab === "charts" && Charts({ experiment: data, isOver: OVER.has(data.state) }),
       tab === "search" && SearchTab({ experiment: data, isOver: OVER.has(data.state) }),
       tab === "hp" && Hyperparameters({ experiment: data, isOver: OVER.has(data.state) }),
+      tab === "checkpoints" && Checkpoints({ of: { kind: "experiment", id, workspace: data.workspaceId } }),
+      tab === "code" && Code({ experiment: id }),
       tab === "config" && Configuration({ experiment: data }),
       tab === "logs" && Logs({ experiment: data }),
+      tab === "notes" && Notes({ experiment: data, done: refresh }),
+      tab === "events" && Events({ of: { kind: "experiment", id } }),
       !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of an experiment."),
     );
   },
 );
 
 /** @param {Experiment} experiment */
-function phaseOf({ state }) {
-  return OVER.has(state) ? "OVER" : state === "STATE_PAUSED" ? "PAUSED" : "ACTIVE";
+function phaseOf({ state, archived }) {
+  return OVER.has(state) ? (archived ? "ARCHIVED" : "OVER") : state === "STATE_PAUSED" ? "PAUSED" : "ACTIVE";
 }
 
 const Overview = component(

@@ -1,4 +1,4 @@
-// What can be done to experiments: pause, resume, end, archive.
+// What can be done to experiments: pause, resume, end, archive and back.
 
 import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
@@ -23,6 +23,7 @@ const ACTIONS = /** @type {const} */ ([
     of: "ACTIVE PAUSED",
   },
   { verb: "Archive", path: "/api/v1/experiments/{id}/archive", asks: "", of: "OVER" },
+  { verb: "Unarchive", path: "/api/v1/experiments/{id}/unarchive", asks: "", of: "ARCHIVED" },
 ]);
 /** @typedef {typeof ACTIONS[number]} Action */
 
@@ -31,8 +32,8 @@ export const Actions = component(
    * @param {object} props
    * @param {ReadonlySet<string | number>} props.selected
    * @param {() => void} props.done
-   * @param {"ACTIVE" | "PAUSED" | "OVER"} [props.phase] known of one
    * @param {number} [props.workspace] known of one
+   * @param {"ACTIVE" | "PAUSED" | "OVER" | "ARCHIVED"} [props.phase] known of one
    */
   ({ selected, done, phase, workspace }) => {
     const [asked, ask] = useState(/** @type {Action | null} */ (null));

@@ -10,6 +10,7 @@ import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
+import { Markdown } from "../widgets/markdown.js";
 import { moment } from "../widgets/moment.js";
 import { Heading, pending } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
@@ -86,7 +87,7 @@ export default component(
           ["Metadata", Object.keys(model.metadata).length ? value(model.metadata) : ""],
         ],
       }),
-      model.notes && h("pre", { tabIndex: 0, "aria-label": "Notes" }, model.notes),
+      model.notes && Markdown({ text: model.notes, label: "Notes" }),
       Table({
         label: "Versions",
         columns: COLUMNS,

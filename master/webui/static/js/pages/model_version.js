@@ -10,6 +10,7 @@ import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { FormButton, words } from "../widgets/form.js";
+import { Markdown } from "../widgets/markdown.js";
 import { moment } from "../widgets/moment.js";
 import { Heading, pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
@@ -61,7 +62,7 @@ export default component(
           ["Metadata", Object.keys(version.metadata).length ? value(version.metadata) : ""],
         ],
       }),
-      version.notes && h("pre", { tabIndex: 0, "aria-label": "Notes" }, version.notes),
+      version.notes && Markdown({ text: version.notes, label: "Notes" }),
       h("h2", null, "Metrics at the checkpoint"),
       Metrics({ training }),
       training.trialId !== null && TrialCurves({ key: training.trialId, trial: training.trialId }),

@@ -8,6 +8,7 @@ import { useRights } from "../rights.js";
 import { Act } from "../widgets/act.js";
 import { Command } from "../widgets/command.js";
 import { FormButton } from "../widgets/form.js";
+import { Markdown } from "../widgets/markdown.js";
 import { Heading, isGone, pending } from "../widgets/page.js";
 import { ProjectHead } from "./project_head.js";
 
@@ -64,7 +65,7 @@ export default component(
           "article",
           { key: at },
           h("h2", null, note.name || `Note ${at + 1}`),
-          h("pre", { tabIndex: 0, "aria-label": note.name || `Note ${at + 1}` }, note.contents),
+          Markdown({ text: note.contents, label: note.name || `Note ${at + 1}` }),
           isMine &&
             h(
               "p",

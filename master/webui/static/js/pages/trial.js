@@ -1,9 +1,9 @@
-// One trial: how it gets on, its metrics, its log.
+// One trial: how it gets on, where it ran, and its parts, each with an address of its own.
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
 import { bytes, duration, percent, shell, time, value } from "../format.js";
-import { component, h } from "../html.js";
+import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
@@ -13,8 +13,12 @@ import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
 import { FromTrial } from "./experiment_again.js";
+import { Checkpoints } from "./checkpoints.js";
+import { Events } from "./events.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
+import { Profiler } from "./profiler.js";
+import { TrialRuns } from "./trial_runs.js";
 
 /** @typedef {import("../store.js").Schemas["Trial"]} Trial */
 
@@ -22,8 +26,14 @@ const OVER = new Set(["STATE_COMPLETED", "STATE_CANCELED", "STATE_ERROR"]);
 const TABS = [
   ["overview", "Overview"],
   ["metrics", "Metrics"],
+  ["hyperparameters", "Hyperparameters"],
   ["logs", "Logs"],
+  ["profiler", "Profiler"],
+  ["checkpoints", "Checkpoints"],
+  ["events", "Events"],
 ];
+/** These fill the page. */
+const FULL = new Set(["logs", "checkpoints", "events"]);
 
 export default component(
   /** @param {import("../routes.js").PageProps} props */
@@ -40,7 +50,7 @@ export default component(
     const isOver = OVER.has(data.state);
     return h(
       "section",
-      { class: tab === "logs" ? "full" : "" },
+      { class: FULL.has(tab) ? "full" : "" },
       h(
         "p",
         { class: "above" },
@@ -66,7 +76,11 @@ export default component(
       }),
       tab === "overview" && Overview({ trial: data }),
       tab === "metrics" && MetricCharts({ trials: [data], isOver }),
+      tab === "hyperparameters" && Hyperparameters({ trial: data }),
       tab === "logs" && TrialLogs({ trial: id, isOver }),
+      tab === "profiler" && Profiler({ trial: id, isOver }),
+      tab === "checkpoints" && Checkpoints({ of: { kind: "trial", id } }),
+      tab === "events" && Events({ of: { kind: "trial", id } }),
       !TABS.some(([part]) => part === tab) && h("p", { class: "empty" }, "There is no such part of a trial."),
     );
   },
@@ -89,22 +103,28 @@ const Overview = component(
       ["Avoids", trial.avoids.join(", ")],
       ["Log policy", trial.logPolicyMatched ?? ""],
     ];
-    return h(
-      "div",
-      null,
-      Facts({ facts }),
-      h("h2", null, "Hyperparameters"),
-      h(
-        "table",
-        null,
-        h(
-          "tbody",
-          null,
-          Object.entries(trial.hparams).map(([name, one]) =>
-            h("tr", { key: name }, h("th", { scope: "row" }, name), h("td", null, value(one))),
-          ),
-        ),
-      ),
+    return h("div", null, Facts({ facts }), TrialRuns({ trial: trial.id }));
+  },
+);
+
+const Hyperparameters = component(
+  /** @param {{ trial: Trial }} props */
+  ({ trial }) => {
+    const known = Object.entries(trial.hparams);
+    return group(
+      known.length
+        ? h(
+            "table",
+            null,
+            h(
+              "tbody",
+              null,
+              known.map(([name, one]) =>
+                h("tr", { key: name }, h("th", { scope: "row" }, name), h("td", null, value(one))),
+              ),
+            ),
+          )
+        : h("p", { class: "empty" }, "It has no hyperparameters."),
       Command({ text: shell`det trial describe ${trial.id}` }),
     );
   },

@@ -45,16 +45,25 @@ export const Rungs = component(
    * @param {() => import("./figure.js").Numbers} props.numbers
    */
   ({ title, hint, columns, isLog, smallerIsBetter, numbers }) => {
-    const known = columns.flatMap(({ ranked, cut }) => [...ranked.map((one) => one.metric), cut]);
+    const known = columns.flatMap(({ ranked, cut }) => [
+      ...ranked.map((one) => one.metric),
+      cut,
+    ]);
     const scale = scaleOf(known, { isLog });
     const at = (/** @type {number | null} */ place) => {
       if (place === null) return LANES.failed;
       const up = smallerIsBetter ? 1 - place : place;
       return HEIGHT_PX - BOTTOM_PX - up * (HEIGHT_PX - BOTTOM_PX - TOP_PX);
     };
-    const down = (/** @type {number | null} */ metric) => at(scale.place(metric));
-    const across = (/** @type {number} */ column, /** @type {string} */ id, /** @type {number} */ widthPx) =>
-      LEFT_PX + (column + sideways(id)) * ((widthPx - LEFT_PX) / columns.length);
+    const down = (/** @type {number | null} */ metric) =>
+      at(scale.place(metric));
+    const across = (
+      /** @type {number} */ column,
+      /** @type {string} */ id,
+      /** @type {number} */ widthPx,
+    ) =>
+      LEFT_PX +
+      (column + sideways(id)) * ((widthPx - LEFT_PX) / columns.length);
     const shape = JSON.stringify([columns, isLog, smallerIsBetter]);
     const { canvas, element, widthPx } = useCanvas(
       (sheet) => {
@@ -62,7 +71,10 @@ export const Rungs = component(
         paint(sheet, columns, { down, across });
       },
       [shape],
-      { heightPx: HEIGHT_PX, leastPx: LEFT_PX + columns.length * LEAST_COLUMN_PX },
+      {
+        heightPx: HEIGHT_PX,
+        leastPx: LEFT_PX + columns.length * LEAST_COLUMN_PX,
+      },
       {
         onMouseMove: (event) => {
           const found = near(event);
@@ -75,13 +87,26 @@ export const Rungs = component(
         },
       },
     );
-    const near = (/** @type {{ offsetX: number, offsetY: number }} */ { offsetX, offsetY }) =>
+    const near = (
+      /** @type {{ offsetX: number, offsetY: number }} */ { offsetX, offsetY },
+    ) =>
       columns
         .flatMap(({ ranked, training }, column) => [
-          ...ranked.map((one) => ({ one, x: across(column, one.id, widthPx), y: down(one.metric) })),
-          ...training.map((one) => ({ one, x: across(column, one.id, widthPx), y: LANES.training })),
+          ...ranked.map((one) => ({
+            one,
+            x: across(column, one.id, widthPx),
+            y: down(one.metric),
+          })),
+          ...training.map((one) => ({
+            one,
+            x: across(column, one.id, widthPx),
+            y: LANES.training,
+          })),
         ])
-        .map(({ one, x, y }) => ({ one, far: Math.hypot(x - offsetX, y - offsetY) }))
+        .map(({ one, x, y }) => ({
+          one,
+          far: Math.hypot(x - offsetX, y - offsetY),
+        }))
         .filter(({ far }) => far < NEAR_PX)
         .sort((a, b) => a.far - b.far)[0]?.one;
     return Figure({
@@ -91,7 +116,12 @@ export const Rungs = component(
       image: () => canvas.current,
       children: h(
         "div",
-        { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `${title}: drawing` },
+        {
+          class: "scrolls",
+          tabIndex: 0,
+          role: "region",
+          "aria-label": `${title}: drawing`,
+        },
         element,
       ),
     });
@@ -106,7 +136,12 @@ export const Rungs = component(
 function labels({ pen, text }, scale, at) {
   pen.fillStyle = text;
   pen.textAlign = "right";
-  for (const tick of scale.ticks(5)) pen.fillText(fitted(pen, tick.text, LEFT_PX - 12), LEFT_PX - 8, at(tick.at));
+  for (const tick of scale.ticks(5))
+    pen.fillText(
+      fitted(pen, tick.text, LEFT_PX - 12),
+      LEFT_PX - 8,
+      at(tick.at),
+    );
   pen.fillText("failed", LEFT_PX - 8, LANES.failed);
   pen.fillText("training", LEFT_PX - 8, LANES.training);
 }
@@ -118,12 +153,18 @@ function labels({ pen, text }, scale, at) {
  * @param {(metric: number | null) => number} places.down
  * @param {(at: number, id: string, widthPx: number) => number} places.across
  */
-function paint({ pen, widthPx, text, line, colour }, columns, { down, across }) {
+function paint(
+  { pen, widthPx, text, line, colour },
+  columns,
+  { down, across },
+) {
   const [on, over] = [colour("--running"), colour("--completed")];
   const each = (widthPx - LEFT_PX) / columns.length;
   for (const [at, { ranked, training }] of columns.entries()) {
     const next = columns[at + 1];
-    const places = new Map(next?.ranked.map((one) => [one.id, down(one.metric)]));
+    const places = new Map(
+      next?.ranked.map((one) => [one.id, down(one.metric)]),
+    );
     for (const one of next?.training ?? []) places.set(one.id, LANES.training);
     pen.strokeStyle = on;
     pen.globalAlpha = 0.5;
@@ -136,7 +177,8 @@ function paint({ pen, widthPx, text, line, colour }, columns, { down, across }) 
       pen.stroke();
     }
     pen.globalAlpha = 1;
-    for (const one of training) triangle(pen, across(at, one.id, widthPx), LANES.training, on);
+    for (const one of training)
+      triangle(pen, across(at, one.id, widthPx), LANES.training, on);
   }
   for (const [at, { title, ranked, cut, isLast }] of columns.entries()) {
     const left = LEFT_PX + at * each;
@@ -144,7 +186,13 @@ function paint({ pen, widthPx, text, line, colour }, columns, { down, across }) 
     pen.strokeRect(left + 2.5, TOP_PX - 8.5, each - 5, HEIGHT_PX - TOP_PX);
     for (const one of ranked) {
       const here = one.wentOn ? on : isLast ? over : text;
-      dot(pen, across(at, one.id, widthPx), down(one.metric), here, one.wentOn || isLast);
+      dot(
+        pen,
+        across(at, one.id, widthPx),
+        down(one.metric),
+        here,
+        one.wentOn || isLast,
+      );
     }
     pen.fillStyle = text;
     pen.textAlign = "center";

@@ -59,11 +59,13 @@ from master.api.users import tokens as access_tokens
 from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
+from master.api.windlass import comparing as windlass_comparing
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.windlass import search as windlass_search
 from master.api.windlass import timelines as windlass_timelines
 from master.api.workspaces import projects
 from master.api.workspaces import routes as workspaces
@@ -131,9 +133,11 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,
+    *windlass_comparing.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
+    *windlass_search.router.routes,
     *windlass_timelines.router.routes,
     *monitoring.router.routes,
     *pages.router.routes,

@@ -114,6 +114,22 @@ class CostRecorder:
             found.update(rows)
         return found
 
+    async def experiments_usd(self, experiment_ids: Sequence[int]) -> dict[int, float]:
+        """What each of these cost so far; without those that cost nothing yet."""
+        booked = (
+            select(Cost.experiment_id, func.sum(Cost.usd))
+            .where(Cost.experiment_id.in_(experiment_ids))
+            .group_by(Cost.experiment_id)
+        )
+        found: dict[int, float] = {}
+        for known, usd in await self._store.read(booked, lambda id_, usd: (id_ or 0, usd)):
+            found[known] = usd
+        for line in await (await self._fresh()).lines():
+            id_ = line.experiment_id
+            if id_ is not None and id_ in experiment_ids:
+                found[id_] = found.get(id_, 0.0) + line.usd
+        return found
+
     async def usd_per_hour(self, experiment_id: int) -> float:
         """What the experiment costs now."""
         lines = await (await self._fresh()).lines_of_an_hour()

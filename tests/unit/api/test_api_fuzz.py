@@ -84,6 +84,7 @@ NEVER_GRANTED = {
     "windlass_close_search": "no generated id is that of a search that takes trials",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
+    "windlass_compare": "no generated request names either experiments or trials",
 }
 """Operations of which no generated request succeeds, and why."""
 
@@ -110,6 +111,7 @@ KINDS = {
     "modelVersion": "modelVersion",
     "checkpointUuid": "checkpoint",
     "oldName": "template",
+    "otherId": "experiment",
     "group_id": "userGroup",
     "groupId": "userGroup",
     "addGroups": "userGroup",

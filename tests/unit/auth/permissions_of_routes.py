@@ -129,6 +129,7 @@ GET /workspaces
 GET /workspaces/{id}
 GET /workspaces/{id}/list-namespace-bindings
 GET /workspaces/{workspace_id}/available-resource-pools
+GET /windlass/search
 
 project: VIEW_PROJECT > CREATE_EXPERIMENT
 POST /experiments
@@ -323,6 +324,8 @@ GET /trials/{trial_id}
 GET /trials/{trial_id}/logs
 GET /trials/{trial_id}/logs/fields
 GET /trials/{trial_id}/workloads
+GET /windlass/compare
+GET /windlass/experiments/{id}/difference
 GET //checkpoints/{checkpoint_uuid}
 GET //experiments/{experiment_id}/preview_gc
 POST /experiments/{experiment_id}/file

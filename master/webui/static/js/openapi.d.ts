@@ -3300,6 +3300,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Experiments by their configurations and best trials; or trials by theirs, with the hyperparameters each has. */
+        get: operations["windlass_compare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{id}/cost": {
         parameters: {
             query?: never;
@@ -3309,6 +3326,23 @@ export interface paths {
         };
         /** @description What its slots on elastic machines cost so far, and what the whole of it will. */
         get: operations["windlass_experiment_costs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/{id}/difference": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What changes from the first experiment to the other, in the configuration and in the code. */
+        get: operations["windlass_difference"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3683,6 +3717,23 @@ export interface paths {
         };
         /** @description Agents whose connections this master has refused, newest first. */
         get: operations["windlass_refused_agents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Experiments, projects, workspaces, models, templates, tasks, users, pools and agents that the caller may see. */
+        get: operations["windlass_search"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4676,12 +4727,34 @@ export interface components {
             commands: components["schemas"]["Command"][];
             pagination: components["schemas"]["Pagination"];
         };
+        ComparedFile: {
+            change: components["schemas"]["FileChange"];
+            diff: string;
+            path: string;
+            whyNot: string;
+        };
+        ComparedRun: {
+            experiment: components["schemas"]["Experiment"];
+            trial: components["schemas"]["Trial"] | null;
+            usd: number | null;
+        };
+        ComparedSetting: {
+            differs: boolean;
+            path: string[];
+            values: (components["schemas"]["SettingValue"] | null)[];
+        };
         ComparedTrial: {
             metrics: components["schemas"]["Series"][];
             trial: components["schemas"]["Trial"];
         };
         ComparedTrialsReply: {
             trials: components["schemas"]["ComparedTrial"][];
+        };
+        ComparisonReply: {
+            differing: number;
+            runs: components["schemas"]["ComparedRun"][];
+            settings: components["schemas"]["ComparedSetting"][];
+            total: number;
         };
         Config: {
             [key: string]: unknown;
@@ -4864,6 +4937,12 @@ export interface components {
         };
         /** @enum {string} */
         DeviceType: "TYPE_UNSPECIFIED" | "TYPE_CPU" | "TYPE_CUDA" | "TYPE_ROCM";
+        DifferenceReply: {
+            configuration: string;
+            differing: number;
+            files: components["schemas"]["ComparedFile"][];
+            same: number;
+        };
         Disable: {
             /** @default false */
             drain?: boolean;
@@ -4980,6 +5059,8 @@ export interface components {
             /** @default 48 */
             type?: number;
         };
+        /** @enum {string} */
+        FileChange: "added" | "removed" | "changed";
         FileNode: {
             contentLength: number;
             contentType: string;
@@ -5108,6 +5189,12 @@ export interface components {
         FoundExperimentsReply: {
             experiments: components["schemas"]["FoundExperiment"][];
             pagination: components["schemas"]["Pagination"];
+        };
+        FoundThing: {
+            detail: string;
+            id: string;
+            kind: components["schemas"]["NamedKind"];
+            name: string;
         };
         FullJob: {
             full: components["schemas"]["Job"];
@@ -5826,6 +5913,8 @@ export interface components {
             /** @default 0 */
             sourceProjectId?: number;
         };
+        /** @enum {string} */
+        NamedKind: "experiment" | "trial" | "project" | "workspace" | "model" | "template" | "task" | "user" | "pool" | "agent";
         NamespaceBindingsReply: {
             namespaceBindings: {
                 [key: string]: unknown;
@@ -6680,6 +6769,10 @@ export interface components {
             rungs: components["schemas"]["Rung"][];
             searcher: string;
         };
+        SearchReply: {
+            found: components["schemas"]["FoundThing"][];
+            more: boolean;
+        };
         SearchSummary: {
             config: {
                 [key: string]: unknown;
@@ -6730,6 +6823,9 @@ export interface components {
         };
         SettingsReply: {
             settings: components["schemas"]["UserWebSetting"][];
+        };
+        SettingValue: {
+            value: unknown;
         };
         Shell: {
             addresses: {
@@ -15610,6 +15706,41 @@ export interface operations {
             };
         };
     };
+    windlass_compare: {
+        parameters: {
+            query?: {
+                all?: boolean;
+                experimentIds?: number[];
+                limit?: number;
+                offset?: number;
+                trialIds?: number[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparisonReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_experiment_costs: {
         parameters: {
             query?: never;
@@ -15628,6 +15759,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExperimentCostReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_difference: {
+        parameters: {
+            query: {
+                otherId: number;
+            };
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DifferenceReply"];
                 };
             };
             /** @description Failure */
@@ -16442,6 +16606,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RefusedAgentsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_search: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description A part of a name, or an id; nothing finds nothing. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchReply"];
                 };
             };
             /** @description Failure */

@@ -4795,6 +4795,9 @@ export interface components {
         CostRow: {
             bootUsd: number;
             busyUsd: number;
+            byUser: {
+                [key: string]: number;
+            };
             idleUsd: number;
             lostUsd: number;
             machineHours: number;
@@ -5299,7 +5302,7 @@ export interface components {
          * @description What costs are summed up by.
          * @enum {string}
          */
-        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month";
+        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month" | "day";
         GroupDetails: {
             groupId: number;
             name: string;
@@ -16090,6 +16093,8 @@ export interface operations {
                 by?: components["schemas"]["GroupBy"];
                 /** @description 2026-11, or all. */
                 month?: string | null;
+                /** @description Also tell each sum by user. */
+                users?: boolean;
             };
             header?: never;
             path?: never;

@@ -13,6 +13,7 @@ import { pending } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
 import { Actions } from "./experiment_actions.js";
+import { useCost } from "./experiment_cost.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
 import { Trials } from "./trials.js";
@@ -79,6 +80,7 @@ const Overview = component(
     const isOver = OVER.has(experiment.state);
     const { data } = useTrials(experiment.id, MOST_CURVES);
     const best = number(experiment.bestTrialSearcherMetric);
+    const cost = useCost(experiment.id);
     /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(experiment.progress))],
@@ -98,6 +100,7 @@ const Overview = component(
       ["Trials", experiment.numTrials],
       ["Started", moment(experiment.startTime)],
       ["Duration", duration(experiment.duration)],
+      cost,
       ["User", experiment.displayName || experiment.username],
       [
         "Project",

@@ -1,6 +1,6 @@
 // Keys: one for each action, two for a page (`g e`). Text fields and dialogs keep theirs, but for those with Ctrl.
 
-/** @typedef {Record<string, (event: KeyboardEvent) => void>} Keys By the key, two with a blank (`g e`), or `Ctrl+k`. */
+/** @typedef {Record<string, (event: KeyboardEvent) => void>} Keys By the key, two (`g e`), or with Ctrl (`Ctrl+k`). */
 
 const TOGETHER_MS = 1000;
 /** @type {Set<Keys>} */
@@ -34,7 +34,12 @@ function press(event) {
   else [prefix, prefixAt] = [event.key, event.timeStamp];
 }
 
-/** What was bound last to the first of these names that is bound. @param {string[]} names @param {KeyboardEvent} event */
+/**
+ * Does what was bound last to the first of these names that is bound.
+ *
+ * @param {string[]} names
+ * @param {KeyboardEvent} event
+ */
 function act(names, event) {
   for (const name of names) {
     const does = [...tables].reverse().find((keys) => keys[name])?.[name];

@@ -70,7 +70,7 @@ export default component(
       tab === "" && Settings({ found: live.data, all, isOfTrials: !experiments.length }),
       tab === "curves" && Curves({ runs: live.data.runs }),
       tab === "code" && CodeDifference({ experiments: experimentsOf(live.data.runs) }),
-      experiments.length > 1 && Command({ text: `det experiment compare ${experiments.join(" ")}` }),
+      experiments.length > 1 && tab !== "code" && Command({ text: `det experiment compare ${experiments.join(" ")}` }),
     );
   },
 );
@@ -184,7 +184,8 @@ const Settings = component(
 const BestHyperparameters = component(
   /** @param {{ runs: Run[] }} props */
   ({ runs }) => {
-    const each = runs.map(({ trial }) => new Map(leaves(trial?.hparams ?? {})));
+    const trained = runs.filter(({ trial }) => trial !== null);
+    const each = trained.map(({ trial }) => new Map(leaves(trial?.hparams ?? {})));
     const names = [...new Set(each.flatMap((one) => [...one.keys()]))].sort();
     const rows = names
       .map((name) => ({ name, values: each.map((one) => (one.has(name) ? { value: one.get(name) } : null)) }))
@@ -192,7 +193,7 @@ const BestHyperparameters = component(
     if (!rows.length) return null;
     return group(
       h("h2", null, "Hyperparameters of the best trials that differ"),
-      Matrix({ label: "Hyperparameters", runs: runs.map((run) => named(run, false)), rows }),
+      Matrix({ label: "Hyperparameters", runs: trained.map((run) => named(run, false)), rows }),
     );
   },
 );

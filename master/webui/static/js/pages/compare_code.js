@@ -82,7 +82,7 @@ const Difference = component(
       data.files.map((file) =>
         h(
           "section",
-          { key: file.path },
+          { key: file.path, class: "differing" },
           h("h3", null, h("code", null, file.path), ` ${file.change}`),
           file.whyNot
             ? h("p", { class: "note" }, `Not compared: ${file.whyNot}.`)

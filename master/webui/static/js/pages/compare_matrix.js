@@ -1,6 +1,6 @@
 // Settings of runs beside each other: a row for each setting, a column for each run.
 
-import { value } from "../format.js";
+import { plain, value } from "../format.js";
 import { component, h } from "../html.js";
 
 /** @typedef {{ value: unknown }} Held */
@@ -55,7 +55,7 @@ export const Matrix = component(
 /** Nothing is not the same as null. @param {Held | null} one */
 function shown(one) {
   if (one === null) return h("span", { class: "note" }, "not set");
-  return one.value === null ? "null" : value(one.value);
+  return one.value === null ? "null" : plain(value(one.value));
 }
 
 /** @param {Held | null} one @param {Held | null} other */

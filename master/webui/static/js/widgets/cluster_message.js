@@ -1,6 +1,7 @@
 // What administrators tell everybody: `det master cluster-message set`.
 
 import { api, ok } from "../api.js";
+import { plain } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 
@@ -14,5 +15,5 @@ export const ClusterMessage = component(() => {
   );
   if (!data || Date.parse(data.startTime) > Date.now()) return null;
   if (data.endTime && Date.parse(data.endTime) <= Date.now()) return null;
-  return h("p", { class: "banner told", role: "status" }, data.message);
+  return h("p", { class: "banner told", role: "status" }, plain(data.message));
 });

@@ -24,7 +24,12 @@ export const Diff = component(
   },
 );
 
-/** Only the first lines name files: a later one may be a line that begins with two signs. @param {string} line @param {number} at */
+/**
+ * Only the first lines name files: a later one may be a line that begins with two signs.
+ *
+ * @param {string} line
+ * @param {number} at
+ */
 function kindOf(line, at) {
   const kind = KINDS.find(([sign, name]) => line.startsWith(sign) && (name !== "file" || at < 2));
   return kind?.[1];

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
+import { plain } from "../format.js";
 import { go, href } from "../router.js";
 
 /** @typedef {import("../store.js").Schemas["FoundThing"]} Found */
@@ -62,10 +63,8 @@ export function useFound(text) {
 function entryOf({ kind, id, name, detail }) {
   const isNumbered = /^\d+$/.test(id) && kind !== "user" && kind !== "trial";
   return {
-    title: isNumbered ? `${id} ${name}` : name || id,
-    note: [detail && kind === "task" ? detail.toLowerCase() : kind, kind === "task" ? "" : detail]
-      .filter(Boolean)
-      .join(" · "),
+    title: plain(isNumbered ? `${id} ${name}` : name || id),
+    note: plain(kind === "task" ? detail.toLowerCase() : [kind, detail].filter(Boolean).join(" · ")),
     act: () => go(PAGES[kind](id, name)),
   };
 }

@@ -1,4 +1,4 @@
-// Amounts over days as bars, each divided into parts that are told apart by colour. The numbers are in a table beside it.
+// Amounts over days as bars, each divided into parts that are told apart by colour; a table beside it has the numbers.
 
 import { component, h } from "../html.js";
 
@@ -6,7 +6,7 @@ import { component, h } from "../html.js";
 /** @typedef {{ name: string, parts: Part[] }} Bar `name`: of the day */
 
 const COLOURS = 7;
-const [WIDTH, HEIGHT, GAP] = [14, 160, 2];
+const [WIDTH, HEIGHT, GAP] = [24, 160, 4];
 
 export const StackedBars = component(
   /**
@@ -37,7 +37,12 @@ export const StackedBars = component(
         { class: "note" },
         bars.length > 0 && `${bars[0]?.name} to ${bars.at(-1)?.name}; the highest is ${said(most)}. `,
         names.map((name, at) =>
-          h("span", { key: name, class: "legend" }, h("span", { class: `part part-${at % COLOURS}` }), ` ${name} `),
+          h(
+            "span",
+            { key: name, class: "bars-legend" },
+            h("span", { class: `part part-${at % COLOURS}` }),
+            ` ${name} `,
+          ),
         ),
       ),
     );

@@ -152,10 +152,18 @@ async def test_paths_and_queries(there: Populated, db_url: str) -> None:
         if "logout" in route.path:
             continue
         for url in urls(there, route, values):
-            await answers.call(method, url + QUERIES.get(route.path, "").format(trial=there.trial, experiment=there.experiment))
+            await answers.call(
+                method,
+                url
+                + QUERIES.get(route.path, "").format(
+                    trial=there.trial, experiment=there.experiment
+                ),
+            )
         if method != "GET":
             continue
-        base = there.url(route.path) + QUERIES.get(route.path, "?").format(trial=there.trial, experiment=there.experiment)
+        base = there.url(route.path) + QUERIES.get(route.path, "?").format(
+            trial=there.trial, experiment=there.experiment
+        )
         for name, checks in query_parameters(route):
             if name == "timeoutSeconds":
                 continue  # a long poll waits as long as it is told to

@@ -567,7 +567,9 @@ def test_every_route_has_a_row() -> None:
 
 async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
     method, _, path = name.partition(" ")
-    url = there.url(path) + QUERIES.get(path, "").format(trial=there.trial, experiment=there.experiment)
+    url = there.url(path) + QUERIES.get(path, "").format(
+        trial=there.trial, experiment=there.experiment
+    )
     body = BODIES[name](there) if name in BODIES else None
     response = await there.world.call(method, url, body, token=token)
     is_json = response.headers.get("content-type") == "application/json"

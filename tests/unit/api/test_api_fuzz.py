@@ -84,12 +84,12 @@ NEVER_GRANTED = {
     "windlass_close_search": "no generated id is that of a search that takes trials",
     "windlass_cancel_bake": "no generated id is that of a bake",
     "windlass_retry": "no generated name is that of an offer",
-    "windlass_compare": "no generated request names either experiments or trials",
 }
 """Operations of which no generated request succeeds, and why."""
 
-SELDOM_GRANTED = {"experiments_create", "users_set_password"}
-"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough."""
+SELDOM_GRANTED = {"experiments_create", "users_set_password", "windlass_compare"}
+"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough; few
+requests name experiments or else trials, and not both."""
 KINDS = {
     "allocationId": "allocation",
     "agentId": "agent",

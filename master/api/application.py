@@ -61,12 +61,14 @@ from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import code as windlass_code
+from master.api.windlass import comparing as windlass_comparing
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import external_searches, markdown, profiles
 from master.api.windlass import histories as windlass_histories
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
+from master.api.windlass import search as windlass_search
 from master.api.windlass import searches as windlass_searches
 from master.api.windlass import timelines as windlass_timelines
 from master.api.windlass import trial_data as windlass_trial_data
@@ -141,10 +143,12 @@ ROUTES: Sequence[BaseRoute] = (
     *markdown.router.routes,
     *profiles.router.routes,
     *external_searches.router.routes,
+    *windlass_comparing.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
     *windlass_searches.router.routes,
+    *windlass_search.router.routes,
     *windlass_timelines.router.routes,
     *windlass_trial_data.router.routes,
     *monitoring.router.routes,

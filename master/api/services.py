@@ -34,6 +34,7 @@ from master.experiments.finding.queries import Finder
 from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.queries.checkpoints import CheckpointQueries
+from master.experiments.queries.comparing import ComparisonQueries
 from master.experiments.queries.events import EventQueries
 from master.experiments.queries.experiments import ExperimentQueries
 from master.experiments.queries.metrics import MetricQueries
@@ -50,6 +51,7 @@ from master.logs.store import LogStore
 from master.models.queries import ModelQueries
 from master.models.service import ModelService
 from master.models.versions import VersionService
+from master.name_search import NameSearch
 from master.pool_bindings.service import PoolBindingService
 from master.store.blobs import BlobStore
 from master.store.store import Store
@@ -276,6 +278,7 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
         self.events = EventQueries(store)
+        self.comparisons = ComparisonQueries(store)
         self.finder = Finder(store)
         self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
@@ -289,6 +292,7 @@ class Reads:
         self.templates = TemplateQueries(store)
         self.logins = LoginQueries(store)
         self.models = ModelQueries(store)
+        self.names = NameSearch(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

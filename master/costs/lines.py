@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -19,6 +19,7 @@ class GroupBy(StrEnum):
     JOB = "job"
     INSTANCE = "instance"
     MONTH = "month"
+    DAY = "day"
 
 
 KEYS: Mapping[GroupBy, tuple[str, ...]] = {
@@ -28,7 +29,8 @@ KEYS: Mapping[GroupBy, tuple[str, ...]] = {
     GroupBy.EXPERIMENT: ("experiment_id", "job_id"),
     GroupBy.JOB: ("job_id",),
     GroupBy.INSTANCE: ("instance_id",),
-    GroupBy.MONTH: ("month",),
+    GroupBy.MONTH: ("day",),
+    GroupBy.DAY: ("day",),
 }
 """What of a line is told apart. Jobs also where a reader may see only some of them."""
 
@@ -48,7 +50,8 @@ NOBODYS = JobOwner()
 class CostLine:
     """One line of recorded costs, or of those that are not recorded yet."""
 
-    month: str = ""
+    day: str = ""
+    """2026-11-28, in UTC; 2026-11: the day is not recorded, as of months long past."""
     pool: str = ""
     instance_id: str = ""
     job_id: str = ""
@@ -58,12 +61,16 @@ class CostLine:
     usd: float
     hours: float
 
+    @property
+    def month(self) -> str:
+        return self.day[: len("2026-11")]
+
 
 def lines_of(charges: Charges, owners: Mapping[str, JobOwner]) -> list[CostLine]:
     """As they would be booked."""
     return [
         CostLine(
-            month=key.month,
+            day=key.day,
             pool=key.pool,
             instance_id=key.instance_id,
             job_id=key.job_id,
@@ -77,20 +84,20 @@ def lines_of(charges: Charges, owners: Mapping[str, JobOwner]) -> list[CostLine]
     ]
 
 
-def condensed(lines: Iterable[CostLine], by: GroupBy) -> list[CostLine]:
-    """The same sums, without what `by` does not tell apart."""
+def condensed(lines: Iterable[CostLine], keys: Sequence[str]) -> list[CostLine]:
+    """The same sums, with only these fields and the kind told apart."""
     sums: dict[tuple[object, ...], CostLine] = {}
-    shortened = _shortened(by)
+    shortened = _shortened(keys)
     for line in lines:
-        key = tuple(getattr(line, name) for name in (*KEYS[by], "kind"))
-        known = sums.get(key)
+        found = tuple(getattr(line, name) for name in (*keys, "kind"))
+        known = sums.get(found)
         if known is None:
-            sums[key] = shortened(line)
+            sums[found] = shortened(line)
         else:
-            sums[key] = replace(known, usd=known.usd + line.usd, hours=known.hours + line.hours)
+            sums[found] = replace(known, usd=known.usd + line.usd, hours=known.hours + line.hours)
     return list(sums.values())
 
 
-def _shortened(by: GroupBy) -> Callable[[CostLine], CostLine]:
-    names = (*KEYS[by], "kind", "usd", "hours")
+def _shortened(keys: Sequence[str]) -> Callable[[CostLine], CostLine]:
+    names = (*keys, "kind", "usd", "hours")
     return lambda line: CostLine(**{name: getattr(line, name) for name in names})

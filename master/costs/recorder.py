@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, insert, literal, select
+from sqlalchemy import ColumnElement, Select, func, insert, literal, select
 
-from master.costs.lines import KEYS, CostLine, GroupBy, condensed, lines_of
+from master.costs.lines import CostLine, condensed, lines_of
 from master.costs.open_machines import OpenMachine, OpenMachines, Unbooked
 from master.store.store import Store
 from master.store.tables import Cost, Experiment, FleetInstance, Project, User, Workspace
@@ -31,7 +31,8 @@ FRESH_S = 5.0
 """What was computed for a reader so long ago serves the next one, too."""
 DETAILED_MONTHS_S = 62 * 86400.0
 """Machines of months that ended before this are summed up."""
-_COLUMNS = ("month", "pool", "instance_id", "job_id", "kind", "user_id", "experiment_id")
+_MONTH = len("2026-11")
+_COLUMNS = ("day", "pool", "instance_id", "job_id", "kind", "user_id", "experiment_id")
 
 
 class CostRecorder:
@@ -63,7 +64,7 @@ class CostRecorder:
         month = month_of(now.timestamp() - DETAILED_MONTHS_S)
         mark = f"before {now.isoformat()}"
         old = (Cost.month < month) & Cost.instance_id.not_like("before %")
-        keys = [Cost.month, Cost.pool, Cost.job_id, Cost.kind]
+        keys = [func.substr(Cost.month, 1, _MONTH), Cost.pool, Cost.job_id, Cost.kind]
         kept = [func.max(Cost.user_id), func.max(Cost.experiment_id)]
         sums = [func.sum(Cost.usd), func.sum(Cost.hours)]
         columns = ["month", "pool", "job_id", "kind", "user_id", "experiment_id", "usd", "hours"]
@@ -79,16 +80,16 @@ class CostRecorder:
         month: str | None = None,
         experiment_id: int | None = None,
         *,
-        by: GroupBy | None = None,
+        keys: Sequence[str] | None = None,
     ) -> list[CostLine]:
         """Of one month, or of one experiment, or all; what is not booked yet included.
 
-        `by`: only what these sums tell apart.
+        `keys`: fields of lines that are told apart; None: all.
         """
         unbooked = await self._fresh()
-        statement, row = _summed(by)
+        statement, row = _summed(keys)
         if month is not None:
-            statement = statement.where(Cost.month == month)
+            statement = statement.where(_in_month(month))
         if experiment_id is not None:
             statement = statement.where(Cost.experiment_id == experiment_id)
         booked = await self._store.read(statement, row)
@@ -97,7 +98,7 @@ class CostRecorder:
             live = [line for line in live if line.month == month]
         if experiment_id is not None:
             live = [line for line in live if line.experiment_id == experiment_id]
-        return [*booked, *(live if by is None else condensed(live, by))]
+        return [*booked, *(live if keys is None else condensed(live, keys))]
 
     async def projects(self, lines: Iterable[CostLine]) -> dict[int, str]:
         """Workspace and project of the experiments of these lines."""
@@ -112,6 +113,22 @@ class CostRecorder:
             some = named.where(Experiment.id.in_(ids[first : first + IDS_AT_ONCE]))
             rows = await self._store.read(some, lambda id_, space, name: (id_, f"{space}/{name}"))
             found.update(rows)
+        return found
+
+    async def experiments_usd(self, experiment_ids: Sequence[int]) -> dict[int, float]:
+        """What each of these cost so far; without those that cost nothing yet."""
+        booked = (
+            select(Cost.experiment_id, func.sum(Cost.usd))
+            .where(Cost.experiment_id.in_(experiment_ids))
+            .group_by(Cost.experiment_id)
+        )
+        found: dict[int, float] = {}
+        for known, usd in await self._store.read(booked, lambda id_, usd: (id_ or 0, usd)):
+            found[known] = usd
+        for line in await (await self._fresh()).lines():
+            id_ = line.experiment_id
+            if id_ is not None and id_ in experiment_ids:
+                found[id_] = found.get(id_, 0.0) + line.usd
         return found
 
     async def usd_per_hour(self, experiment_id: int) -> float:
@@ -154,7 +171,7 @@ class CostRecorder:
         names = dict(await self._store.read(users, lambda id_, name: (id_, name)))
         booked = (
             select(Cost.user_id, func.sum(Cost.usd))
-            .where(Cost.month == month, Cost.user_id.is_not(None))
+            .where(_in_month(month), Cost.user_id.is_not(None))
             .group_by(Cost.user_id)
         )
         spent: dict[str, float] = {}
@@ -174,7 +191,7 @@ def _add_machine(unit: UnitOfWork, machine: OpenMachine, until: float, unbooked:
     life = machine.life
     found = charges(life, machine.uses, since=machine.since, until=until)
     for line in lines_of(found, unbooked.owners):
-        row = {name: getattr(line, name) for name in _COLUMNS}
+        row = {_column(name): getattr(line, name) for name in _COLUMNS}
         row |= {"kind": line.kind.value, "usd": line.usd, "hours": line.hours}
         unit.add(Cost, row, "usd", "hours")
     where = {"id": life.instance_id, "booked_until": machine.booked_until}
@@ -183,19 +200,29 @@ def _add_machine(unit: UnitOfWork, machine: OpenMachine, until: float, unbooked:
         unit.delete(FleetInstance, {"id": life.instance_id})
 
 
-def _summed(by: GroupBy | None) -> tuple[Select[*tuple[Any, ...]], Callable[..., CostLine]]:
+def _summed(keys: Sequence[str] | None) -> tuple[Select[*tuple[Any, ...]], Callable[..., CostLine]]:
     """The rows that are told apart, summed up by the database; and what makes lines of them."""
-    names = _COLUMNS if by is None else (*KEYS[by], "kind")
-    keys = [getattr(Cost, name) for name in names]
-    sums = [Cost.usd, Cost.hours] if by is None else [func.sum(Cost.usd), func.sum(Cost.hours)]
-    statement = select(*keys, *sums)
+    names = _COLUMNS if keys is None else (*keys, "kind")
+    columns = [getattr(Cost, _column(name)) for name in names]
+    sums = [Cost.usd, Cost.hours] if keys is None else [func.sum(Cost.usd), func.sum(Cost.hours)]
+    statement = select(*columns, *sums)
 
     def line(*values: Any) -> CostLine:
         *parts, usd, hours = values
         known = dict(zip(names, parts, strict=True))
         return CostLine(**{**known, "kind": CostKind(known["kind"]), "usd": usd, "hours": hours})
 
-    return statement if by is None else statement.group_by(*keys), line
+    return statement if keys is None else statement.group_by(*columns), line
+
+
+def _column(name: str) -> str:
+    """Of a field of lines."""
+    return "month" if name == "day" else name
+
+
+def _in_month(month: str) -> ColumnElement[bool]:
+    days = [f"{month}-{day:02}" for day in range(1, 32)]
+    return Cost.month.in_([month, *days])
 
 
 def _add(sums: dict[str, float], name: str | None, usd: float) -> None:

@@ -27,6 +27,8 @@ class CostSum:
     usd: dict[CostKind, float] = field(default_factory=dict)
     hours: float = 0.0
     """Of machines."""
+    by_user: dict[str, float] = field(default_factory=dict)
+    """USD by user name; empty: nobody's."""
 
     @property
     def total_usd(self) -> float:
@@ -57,7 +59,7 @@ def summed(
     projects: Mapping[int, str] | None = None,
     hidden_pools: Collection[str] = (),
 ) -> list[CostSum]:
-    """The dearest first; in time for months. `projects`: of experiments."""
+    """The dearest first; in time for months and days. `projects`: of experiments."""
     sums: dict[str, CostSum] = {}
     for line in lines:
         name = _name(line, by, usernames, projects or {})
@@ -65,8 +67,12 @@ def summed(
             name = OTHERS
         if by is GroupBy.POOL and line.pool in hidden_pools:
             name = OTHERS
-        sums.setdefault(name, CostSum(name)).add(line)
-    if by is GroupBy.MONTH:
+        one = sums.setdefault(name, CostSum(name))
+        one.add(line)
+        hidden = bool(line.job_id) and not is_visible(line.job_id)
+        user = OTHERS if hidden else _name(line, GroupBy.USER, usernames, {})
+        one.by_user[user] = one.by_user.get(user, 0.0) + line.usd
+    if by in (GroupBy.MONTH, GroupBy.DAY):
         return sorted(sums.values(), key=lambda each: each.name)
     return sorted(sums.values(), key=lambda each: (-each.total_usd, each.name))
 
@@ -89,6 +95,8 @@ def _name(
             return line.instance_id
         case GroupBy.MONTH:
             return line.month
+        case GroupBy.DAY:
+            return line.day
 
 
 def experiment_cost(

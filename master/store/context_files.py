@@ -63,6 +63,14 @@ def read_file(archive: bytes, path: str) -> bytes:
     return found
 
 
+def files_of(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    """Every file with what it holds, one after another. Links hold nothing."""
+    for path, tar, member in members(archive):
+        if not member.isdir():
+            content = tar.extractfile(member) if member.isfile() else None
+            yield path, content.read() if content else b""
+
+
 def content_type(path: str, head: bytes) -> str:
     """By what is in it; by its name if that is not text."""
     if b"\0" not in head:

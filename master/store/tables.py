@@ -759,10 +759,10 @@ class BatchLease(SQLModel, table=True):
 
 
 class Cost(SQLModel, table=True):
-    """What one machine cost in one month, for one job and of one kind."""
+    """What one machine cost on one day, for one job and of one kind."""
 
     month: Mapped[str] = Field(primary_key=True)
-    """2026-11, in UTC."""
+    """A day, 2026-11-28, in UTC. 2026-11: of a month long past, or recorded before days were told apart."""
     pool: Mapped[str] = Field(primary_key=True)
     instance_id: Mapped[str] = Field(primary_key=True)
     """Of a month long past: a note that its machines were summed up."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from provisioner.fleet.instances import InstanceRecord, InstanceState, StoppedTime, stopped_s
-from provisioner.money.months import by_month
+from provisioner.money.months import by_day
 from provisioner.money.prices import SECONDS_PER_HOUR
 
 NOBODY = ""
@@ -92,7 +92,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class ChargeKey:
-    month: str
+    day: str
+    """2026-11-28, in UTC."""
     pool: str
     instance_id: str
     job_id: str
@@ -135,15 +136,15 @@ def charges(life: Lifetime, uses: Sequence[Use], *, since: float, until: float) 
     end = until if life.end is None else min(life.end, until)
     if end < start:
         if since > life.start:
-            for month, first, last in by_month(max(end, life.start), start):
-                _charge(found, life, month, NOBODY, CostKind.IDLE, -(last - first))
+            for day, first, last in by_day(max(end, life.start), start):
+                _charge(found, life, day, NOBODY, CostKind.IDLE, -(last - first))
         return found
     for kind, first, last in phases(life, start, end):
         if kind is CostKind.BUSY:
             _divide(found, life, uses, first, last)
         else:
-            for month, from_, to in by_month(first, last):
-                _charge(found, life, month, NOBODY, kind, to - from_)
+            for day, from_, to in by_day(first, last):
+                _charge(found, life, day, NOBODY, kind, to - from_)
     return found
 
 
@@ -176,7 +177,7 @@ def phases(life: Lifetime, start: float, end: float) -> Iterable[tuple[CostKind,
 
 
 def _divide(found: Charges, life: Lifetime, uses: Sequence[Use], start: float, end: float) -> None:
-    edges = {start, end, *(first for _, first, _ in by_month(start, end))}
+    edges = {start, end, *(first for _, first, _ in by_day(start, end))}
     changes: dict[float, list[tuple[Use, int]]] = {}
     for use in uses:
         first, last = max(use.start, start), end if use.end is None else min(use.end, end)
@@ -192,14 +193,14 @@ def _divide(found: Charges, life: Lifetime, uses: Sequence[Use], start: float, e
             held[use.job_id] = held.get(use.job_id, 0) + sign * count
             if not held[use.job_id]:
                 del held[use.job_id]
-        for month, from_, to in by_month(first, last):
-            _share(found, life, month, slots, tasks, to - from_)
+        for day, from_, to in by_day(first, last):
+            _share(found, life, day, slots, tasks, to - from_)
 
 
 def _share(
     found: Charges,
     life: Lifetime,
-    month: str,
+    day: str,
     slots: Mapping[str, int],
     tasks: Mapping[str, int],
     seconds: float,
@@ -208,19 +209,19 @@ def _share(
     whole = max(life.slots, sum(slots.values())) if slots else sum(tasks.values())
     idle = whole - sum(held.values())
     for job_id, count in held.items():
-        _charge(found, life, month, job_id, CostKind.BUSY, seconds * count / whole)
+        _charge(found, life, day, job_id, CostKind.BUSY, seconds * count / whole)
     if not held:
-        _charge(found, life, month, NOBODY, CostKind.IDLE, seconds)
+        _charge(found, life, day, NOBODY, CostKind.IDLE, seconds)
     elif idle:
-        _charge(found, life, month, NOBODY, CostKind.IDLE, seconds * idle / whole)
+        _charge(found, life, day, NOBODY, CostKind.IDLE, seconds * idle / whole)
 
 
 def _charge(
-    found: Charges, life: Lifetime, month: str, job_id: str, kind: CostKind, seconds: float
+    found: Charges, life: Lifetime, day: str, job_id: str, kind: CostKind, seconds: float
 ) -> None:
     if seconds:
         hours = seconds / SECONDS_PER_HOUR
-        key = ChargeKey(month, life.pool, life.instance_id, job_id, kind)
+        key = ChargeKey(day, life.pool, life.instance_id, job_id, kind)
         stopped = kind is CostKind.STOPPED
         usd = (life.disk_usd_per_hour if stopped else life.usd_per_hour) * hours
         found.setdefault(key, Amount()).add(usd, 0.0 if stopped else hours)

@@ -179,6 +179,22 @@ def api(
     call(ctx, method, path, body)
 
 
+@app.command()
+def search(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(help="A part of a name, or an id.")],
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=100, help="Show at most this many.")
+    ] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Find experiments, projects, workspaces, models, templates, tasks, users, pools and agents by name or id."""
+    from windlass.cli.search import search
+
+    search(ctx, text, limit, as_json=as_json, as_csv=as_csv)
+
+
 @app.command("preview-search")
 def preview_search(
     ctx: typer.Context,

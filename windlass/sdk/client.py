@@ -139,7 +139,7 @@ class Client:
         return dict(self.session.request("DELETE", path)["bake"])
 
     def fleet_costs(self, by: str, month: str | None = None) -> Json:
-        """What elastic machines cost by pool, user, experiment, job, instance or month."""
+        """What elastic machines cost by pool, user, experiment, job, instance, month or day."""
         return self.session.get("/api/v1/windlass/fleet/costs", {"by": by, "month": month})
 
     def experiment_cost(self, experiment_id: int) -> Json | None:
@@ -148,6 +148,15 @@ class Client:
             return self.session.get(f"/api/v1/windlass/experiments/{experiment_id}/cost")
         except NotFound:
             return None
+
+    def experiment_difference(self, experiment_id: int, other_id: int) -> Json:
+        """What changes from the first to the other, in the configuration and in the code."""
+        path = f"/api/v1/windlass/experiments/{experiment_id}/difference"
+        return self.session.get(path, {"otherId": other_id})
+
+    def search(self, text: str, limit: int) -> Json:
+        """Whatever has this in its name, or this as its id: at most `limit`, and whether there is more."""
+        return self.session.get("/api/v1/windlass/search", {"q": text, "limit": limit})
 
     def logout(self) -> None:
         self.session.post("/api/v1/auth/logout")

@@ -15,7 +15,7 @@ from master.api.resource_pools.shown import hidden_pools
 from master.api.routing import ApiRoute
 from master.api.services import TheApi
 from master.auth.actions import Action
-from master.costs.lines import GroupBy
+from master.costs.lines import KEYS, GroupBy
 from master.costs.reports import CostSum, experiment_cost, summed
 from master.experiments.lifecycle.state import Phase
 from provisioner.money.lifetimes import CostKind
@@ -35,6 +35,8 @@ class CostRow(TypedDict):
     stoppedUsd: float
     """Of disks, while their machines were stopped."""
     machineHours: float
+    byUser: dict[str, float]
+    """USD by user name, empty: nobody's. Only if asked for."""
 
 
 class CostsReply(TypedDict):
@@ -68,17 +70,19 @@ async def costs(
     api: TheApi,
     by: GroupBy = GroupBy.POOL,
     month: MonthQuery = None,
+    users: Annotated[bool, Query(description="Also tell each sum by user.")] = False,
 ) -> Reply[CostsReply]:
     """By default of the current month. Sums by month are of all months."""
     services = api.services
     which = month or month_of(services.clock.now().timestamp())
     every = which == "all" or by is GroupBy.MONTH
-    lines = await services.costs.lines(None if every else which, by=by)
-    users = {user.id: user.username for user in services.auth.users()}
+    keys = tuple(dict.fromkeys((*KEYS[by], *(KEYS[GroupBy.USER] if users else ()))))
+    lines = await services.costs.lines(None if every else which, keys=keys)
+    names = {user.id: user.username for user in services.auth.users()}
     sums = summed(
         lines,
         by,
-        usernames=users,
+        usernames=names,
         is_visible=lambda job_id: services.jobs.is_visible(job_id, visible),
         projects=await services.costs.projects(lines) if by is GroupBy.PROJECT else None,
         hidden_pools=await hidden_pools(api, caller),
@@ -86,8 +90,10 @@ async def costs(
     total = CostSum("total")
     for line in lines:
         total.add(line)
-    rows = [_row(each) for each in sums]
-    return reply({"by": by, "month": "" if every else which, "rows": rows, "total": _row(total)})
+    rows = [_row(each, users=users) for each in sums]
+    return reply(
+        {"by": by, "month": "" if every else which, "rows": rows, "total": _row(total, users=False)}
+    )
 
 
 @router.get("/experiments/{id}/cost")
@@ -112,7 +118,7 @@ async def experiment_costs(id: RowId, visible: Visible, api: TheApi) -> Reply[Ex
     )
 
 
-def _row(each: CostSum) -> CostRow:
+def _row(each: CostSum, *, users: bool) -> CostRow:
     return {
         "name": each.name,
         "usd": each.total_usd,
@@ -122,4 +128,5 @@ def _row(each: CostSum) -> CostRow:
         "lostUsd": each.usd.get(CostKind.LOST, 0.0),
         "stoppedUsd": each.usd.get(CostKind.STOPPED, 0.0),
         "machineHours": each.hours,
+        "byUser": each.by_user if users else {},
     }

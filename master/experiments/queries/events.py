@@ -120,7 +120,10 @@ class EventQueries:
         offset, limit = place(page, total)
         order = (_A.requested_at, _A.run_id)
         ordered = of_trial.order_by(*(one.desc() if page.descending else one for one in order))
-        rows = [allocation_from_document(one) for one in await self._store.read(ordered.offset(offset).limit(limit))]
+        rows = [
+            allocation_from_document(one)
+            for one in await self._store.read(ordered.offset(offset).limit(limit))
+        ]
         return Paged(rows=rows, total=total, offset=offset, limit=limit)
 
     async def _page(self, parts: Sequence[Any], page: Page) -> Paged[Event]:

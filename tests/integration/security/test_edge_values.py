@@ -152,10 +152,18 @@ async def test_paths_and_queries(there: Populated, db_url: str) -> None:
         if "logout" in route.path:
             continue
         for url in urls(there, route, values):
-            await answers.call(method, url + QUERIES.get(route.path, "").format(trial=there.trial))
+            await answers.call(
+                method,
+                url
+                + QUERIES.get(route.path, "").format(
+                    trial=there.trial, experiment=there.experiment
+                ),
+            )
         if method != "GET":
             continue
-        base = there.url(route.path) + QUERIES.get(route.path, "?").format(trial=there.trial)
+        base = there.url(route.path) + QUERIES.get(route.path, "?").format(
+            trial=there.trial, experiment=there.experiment
+        )
         for name, checks in query_parameters(route):
             if name == "timeoutSeconds":
                 continue  # a long poll waits as long as it is told to
@@ -438,7 +446,7 @@ def _command_part(document: dict[str, Any], path: tuple[Any, ...], value: str) -
 )
 async def test_an_edge_is_refused_by_its_field(there: Populated, url: str, field: str) -> None:
     message = await there.world.refused(
-        400, "GET", url.format(trial=there.trial), token=there.admin
+        400, "GET", url.format(trial=there.trial, experiment=there.experiment), token=there.admin
     )
     assert field in message
 

@@ -366,6 +366,9 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/windlass/experiments/{id}/reasons": READ,
     "GET /api/v1/windlass/experiments/{id}/cost": READ,
     "GET /api/v1/windlass/fleet/costs": READ,
+    "GET /api/v1/windlass/compare": READ,
+    "GET /api/v1/windlass/experiments/{id}/difference": READ,
+    "GET /api/v1/windlass/search": READ,
     "GET /api/v1/windlass/allocations/{id}/reason": READ,
     "DELETE /api/v1/windlass/agents/{agent_id}": ADMINS,
     "GET /api/v1/windlass/refused-agents": ADMINS,
@@ -557,6 +560,9 @@ QUERIES = {
     "/api/v1/trials/metrics/training_metrics": "?trialIds={trial}",
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
     "/api/v1/trials/time-series": "?trialIds={trial}&metricNames=loss",
+    "/api/v1/windlass/compare": "?trialIds={trial}",
+    "/api/v1/windlass/experiments/{id}/difference": "?otherId={experiment}",
+    "/api/v1/windlass/search": "?q=1",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
     "/api/v1/windlass/experiments/{experiment_id}/code/find": "?text=x",
 }
@@ -575,7 +581,9 @@ def test_every_route_has_a_row() -> None:
 
 async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
     method, _, path = name.partition(" ")
-    url = there.url(path) + QUERIES.get(path, "").format(trial=there.trial)
+    url = there.url(path) + QUERIES.get(path, "").format(
+        trial=there.trial, experiment=there.experiment
+    )
     body = BODIES[name](there) if name in BODIES else None
     response = await there.world.call(method, url, body, token=token)
     is_json = response.headers.get("content-type") == "application/json"

@@ -92,7 +92,9 @@ async def answers(there: Populated, token: str) -> dict[str, str]:
             assert response.status_code < 500, (url, response.text)
             found[url + query] = response.text
     command = f"/api/v1/tasks/{there.command}"
-    for url in (command, f"{command}/logs", f"{command}/context_directory"):
+    whole = f"/api/v1/windlass/compare?experimentIds={there.experiment}&all=true&limit=2000"
+    other = f"/api/v1/windlass/experiments/{there.experiment}/difference?otherId={there.unmanaged}"
+    for url in (whole, other, command, f"{command}/logs", f"{command}/context_directory"):
         found[url] = (await there.world.call("GET", url, token=token)).text
     return found
 

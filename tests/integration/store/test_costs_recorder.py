@@ -15,7 +15,7 @@ from master.allocations.machine import AllocationPhase, AllocationState, Contain
 from master.allocations.outcome import Outcome
 from master.allocations.outcome import OutcomeKind as O
 from master.allocations.persistence import allocation_changes
-from master.costs.lines import CostLine, GroupBy, condensed
+from master.costs.lines import KEYS, CostLine, GroupBy, condensed
 from master.costs.recorder import CostRecorder
 from master.store.repositories.fleet import FleetRepository
 from master.store.store import Store
@@ -175,6 +175,10 @@ async def test_spending_begins_anew_with_the_month(world: World) -> None:
     await world.costs.record()
     assert world.costs.spending.month_usd == {"ann": pytest.approx(8.0)}
     assert await world.sums(lambda x: x.month) == {"2026-01": 8.0, "2026-02": 8.0}
+    assert await world.sums(lambda x: x.day) == {"2026-01-31": 8.0, "2026-02-01": 8.0}
+    booked = [await world.costs.lines(month) for month in ("2026-01", "2026-02")]
+    assert [{line.day for line in lines} for lines in booked] == [{"2026-01-31"}, {"2026-02-01"}]
+    assert await world.costs.experiments_usd([10, 11]) == {10: pytest.approx(16.0)}
 
 
 async def test_machines_of_months_long_past_are_summed_up(world: World) -> None:
@@ -253,9 +257,9 @@ async def test_the_database_sums_up_as_we_do(world: World, by: GroupBy) -> None:
     await world.ran("a", 1, "m", 2, 60, 600)
     await world.ran("b", 2, "n", 4, 60, None)
     world.clock.advance(HOUR)
-    whole = condensed(await world.costs.lines(), by)
+    whole = condensed(await world.costs.lines(), KEYS[by])
     await world.costs.record()
-    again = condensed(await world.costs.lines(by=by), by)
+    again = condensed(await world.costs.lines(keys=KEYS[by]), KEYS[by])
 
     def shown(lines: list[CostLine]) -> dict[str, Any]:
         bare = {str(replace(x, usd=0, hours=0)): x for x in lines}

@@ -15,7 +15,7 @@ K = CostKind
 
 
 def line(job: str, usd: float, kind: K = K.BUSY, **more: object) -> CostLine:
-    values: dict[str, object] = {"month": "2026-11", "pool": "gpu", "instance_id": "m"}
+    values: dict[str, object] = {"day": "2026-11-28", "pool": "gpu", "instance_id": "m"}
     user = 1 if job else None
     values |= {"user_id": user, "experiment_id": 7 if job else None, "hours": usd / 2} | more
     return CostLine(job_id=job, kind=kind, usd=usd, **values)  # type: ignore[arg-type]
@@ -66,6 +66,36 @@ async def test_costs_are_told_by_month_and_owner(world: ApiWorld) -> None:
     assert [each["name"] for each in by_user["rows"]] == ["admin", ""]
     old = await world.ok("GET", "/api/v1/windlass/fleet/costs?month=2001-01")
     assert old["rows"] == []
+
+
+async def test_costs_by_day_are_those_of_the_month_and_of_the_users(world: ApiWorld) -> None:
+    unit = UnitOfWork()
+    booked = (
+        ("2026-11", "job", 1, K.BUSY, 5.0),
+        ("2026-11-01", "job", 1, K.BUSY, 3.0),
+        ("2026-11-01", "", None, K.IDLE, 1.0),
+        ("2026-11-30", "job", 2, K.BUSY, 2.0),
+        ("2026-12-01", "job", 1, K.BUSY, 64.0),
+    )
+    for day, job, user, kind, usd in booked:
+        row = {"month": day, "pool": "default", "instance_id": f"m{user}", "job_id": job}
+        more = {"user_id": user, "experiment_id": None, "kind": kind.value}
+        unit.insert(Cost, {**row, **more, "usd": usd, "hours": 1.0})
+    await world.services.store.commit(unit)
+    url = "/api/v1/windlass/fleet/costs?month=2026-11&by="
+    found = await world.ok("GET", f"{url}day&users=true")
+    names = {user.id: user.username for user in world.services.auth.users()}
+    assert [(row["name"], row["usd"], row["byUser"]) for row in found["rows"]] == [
+        ("2026-11", 5.0, {names[1]: 5.0}),
+        ("2026-11-01", 4.0, {names[1]: 3.0, "": 1.0}),
+        ("2026-11-30", 2.0, {names[2]: 2.0}),
+    ]
+    assert [row["idleUsd"] for row in found["rows"]] == [0.0, 1.0, 0.0]
+    assert found["total"]["usd"] == 11.0 == (await world.ok("GET", f"{url}user"))["total"]["usd"]
+    months = (await world.ok("GET", f"{url}month"))["rows"]
+    assert [(row["name"], row["usd"]) for row in months] == [("2026-11", 11.0), ("2026-12", 64.0)]
+    for month in ("0000-01", "9999-12"):
+        assert (await world.ok("GET", f"{url.replace('2026-11', month)}day"))["rows"] == []
 
 
 async def test_a_month_that_is_none_is_refused(world: ApiWorld) -> None:

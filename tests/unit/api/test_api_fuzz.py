@@ -88,8 +88,9 @@ NEVER_GRANTED = {
 }
 """Operations of which no generated request succeeds, and why."""
 
-SELDOM_GRANTED = {"experiments_create", "users_set_password"}
-"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough."""
+SELDOM_GRANTED = {"experiments_create", "users_set_password", "windlass_compare"}
+"""Only those with a template, and the master may need longer for one than is waited; few passwords are good enough; few
+requests name experiments or else trials, and not both."""
 KINDS = {
     "allocationId": "allocation",
     "agentId": "agent",
@@ -111,6 +112,7 @@ KINDS = {
     "modelVersion": "modelVersion",
     "checkpointUuid": "checkpoint",
     "oldName": "template",
+    "otherId": "experiment",
     "group_id": "userGroup",
     "groupId": "userGroup",
     "addGroups": "userGroup",

@@ -132,6 +132,7 @@ GET /workspaces
 GET /workspaces/{id}
 GET /workspaces/{id}/list-namespace-bindings
 GET /workspaces/{workspace_id}/available-resource-pools
+GET /windlass/search
 
 project: VIEW_PROJECT > CREATE_EXPERIMENT
 POST /experiments
@@ -334,6 +335,8 @@ GET /windlass/experiments/{experiment_id}/events
 GET /windlass/trials/{trial_id}/allocations
 GET /windlass/trials/{trial_id}/events
 GET /windlass/trials/{trial_id}/profile
+GET /windlass/compare
+GET /windlass/experiments/{id}/difference
 GET //checkpoints/{checkpoint_uuid}
 GET //experiments/{experiment_id}/preview_gc
 POST /experiments/{experiment_id}/file

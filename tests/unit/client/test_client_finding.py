@@ -157,6 +157,37 @@ def test_experiments_are_compared(cluster: ScriptedMaster) -> None:
     assert second["settings"] == {"description": "more", "hyperparameters.lr": 0.2}
 
 
+def test_the_code_of_two_experiments_is_compared(cluster: ScriptedMaster) -> None:
+    changed = {"path": "a.py", "change": "changed", "diff": "--- a/a.py\n-1\n+2\n", "whyNot": ""}
+    large = {"path": "data", "change": "added", "diff": "", "whyNot": "not text"}
+    found = {"configuration": "", "files": [changed, large], "differing": 3, "same": 1}
+    path = "/api/v1/windlass/experiments/7/difference"
+    cluster.on("GET", path, found)
+    result = det(cluster, "e", "compare", "7", "8", "--code")
+    assert result.stdout == changed["diff"]
+    assert result.stderr.splitlines() == [
+        "data: added, not compared: not text",
+        "1 more files differ",
+    ]
+    (asked,) = cluster.calls("GET", path)
+    assert asked.query == {"otherId": ["8"]}
+    assert json.loads(det(cluster, "e", "compare", "7", "8", "--code", "--json").stdout) == found
+    cluster.on("GET", path, {**found, "files": [], "differing": 0})
+    assert "is the same" in det(cluster, "e", "compare", "7", "8", "--code").stderr
+    assert "compares two" in det(cluster, "e", "compare", "7", "8", "9", "--code").stderr
+
+
+def test_anything_is_found_by_its_name(cluster: ScriptedMaster) -> None:
+    one = {"kind": "experiment", "id": "7", "name": "digits", "detail": "lab / vision"}
+    cluster.on("GET", "/api/v1/windlass/search", {"found": [one], "more": True})
+    result = det(cluster, "search", "dig", "--limit", "1", "--csv")
+    assert result.stdout == "Kind,ID,Name,Where\nexperiment,7,digits,lab / vision\n"
+    assert "more than these 1" in result.stderr
+    assert json.loads(det(cluster, "search", "dig", "--json").stdout) == [one]
+    first, _ = cluster.calls("GET", "/api/v1/windlass/search")
+    assert first.query == {"q": ["dig"], "limit": ["1"]}
+
+
 def test_one_experiment_is_no_comparison(cluster: ScriptedMaster) -> None:
     result = det(cluster, "e", "compare", "7", "7")
     assert result.exit_code != 0

@@ -20,7 +20,7 @@ from provisioner.money.lifetimes import (
     merged,
     settled_until,
 )
-from provisioner.money.months import by_month, month_end, month_of
+from provisioner.money.months import DAY_S, by_day, by_month, day_of, month_end, month_of
 from tests.unit.provisioner.test_provisioner_fleet import record
 
 K = CostKind
@@ -85,12 +85,12 @@ def test_slots_that_two_hold_for_a_moment_are_paid_once() -> None:
     assert spent(found) == {("a", "busy"): 4.0, ("b", "busy"): 4.0}
 
 
-def test_a_month_ends_in_the_middle_of_a_life() -> None:
+def test_a_day_ends_in_the_middle_of_a_life() -> None:
     over = life(start=DECEMBER - HOUR, ready=DECEMBER - HOUR)
     found = charges(over, [use("a", 4, DECEMBER - HOUR)], since=0, until=DECEMBER + 2 * HOUR)
-    assert {(key.month, amount.usd) for key, amount in found.items()} == {
-        ("2026-11", 8.0),
-        ("2026-12", 16.0),
+    assert {(key.day, amount.usd) for key, amount in found.items()} == {
+        ("2026-11-30", 8.0),
+        ("2026-12-01", 16.0),
     }
 
 
@@ -116,6 +116,16 @@ def test_months_cover_a_time_without_gaps(start: float, length: float) -> None:
     for name, from_, until in parts:
         assert month_of(from_) == name
         assert until <= month_end(from_)
+
+
+@given(st.floats(0, 4e9), st.floats(0, 1e7))
+def test_days_cover_a_time_without_gaps(start: float, length: float) -> None:
+    parts = list(by_day(start, start + length))
+    assert sum(until - from_ for _, from_, until in parts) == pytest.approx(length, abs=1e-3)
+    for name, from_, until in parts:
+        assert day_of(from_) == name
+        assert until - from_ <= DAY_S
+    assert len({name for name, *_ in parts}) == len(parts)
 
 
 TIMES = st.floats(0, 60 * 86400.0)

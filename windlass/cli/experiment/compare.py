@@ -11,7 +11,8 @@ from windlass.base.errors import InvalidArgument
 from windlass.cli.connect import client_for
 from windlass.cli.output.columns import Column as TableColumn
 from windlass.cli.output.columns import CsvOption, JsonOption, Table
-from windlass.cli.output.text import print_json, state_name
+from windlass.cli.output.terminal import for_terminal
+from windlass.cli.output.text import notice, print_json, state_name
 from windlass.sdk.client import Client
 from windlass.sdk.wire import Json
 
@@ -27,12 +28,21 @@ def compare(
     ],
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
+    code: Annotated[
+        bool,
+        typer.Option(
+            "--code", help="Print the differences of two experiments' model code, as a patch."
+        ),
+    ] = False,
 ) -> None:
     """Compare experiments: settings that differ, metrics of their best trials, and costs."""
     ids = list(dict.fromkeys(experiment_ids))
     if len(ids) < 2:
         raise InvalidArgument("Name at least two different experiments")
     client = client_for(ctx)
+    if code:
+        _print_code(client, ids, as_json=as_json)
+        return
     compared = [_compared(client, id_) for id_ in ids]
     for one, settings in zip(compared, _differing([c["settings"] for c in compared]), strict=True):
         one["settings"] = settings
@@ -42,6 +52,24 @@ def compare(
     names = ["", *(str(id_) for id_ in ids)]
     table = Table(*(TableColumn(name, at) for at, name in enumerate(names)))
     table.print(list(_rows(compared)), as_csv=as_csv)
+
+
+def _print_code(client: Client, ids: Sequence[int], *, as_json: bool) -> None:
+    if len(ids) > 2:
+        raise InvalidArgument(f"--code compares two experiments, not {len(ids)}")
+    found = client.experiment_difference(ids[0], ids[1])
+    if as_json:
+        print_json(found)
+        return
+    for file in found["files"]:
+        if file["whyNot"]:
+            notice(f"{file['path']}: {file['change']}, not compared: {file['whyNot']}")
+        else:
+            typer.echo(for_terminal(file["diff"]), nl=False)
+    if (left_out := found["differing"] - len(found["files"])) > 0:
+        notice(f"{left_out} more files differ")
+    if not found["differing"]:
+        notice("The model code is the same")
 
 
 def _compared(client: Client, experiment_id: int) -> Json:

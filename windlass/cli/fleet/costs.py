@@ -30,6 +30,7 @@ class GroupBy(StrEnum):
     JOB = "job"
     INSTANCE = "instance"
     MONTH = "month"
+    DAY = "day"
 
 
 @with_groups

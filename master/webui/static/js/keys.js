@@ -1,6 +1,6 @@
-// Keys: one for each action, two for a page (`g e`). Text fields and dialogs keep theirs.
+// Keys: one for each action, two for a page (`g e`). Text fields and dialogs keep theirs, but for those with Ctrl.
 
-/** @typedef {Record<string, (event: KeyboardEvent) => void>} Keys By the key, or two with a blank: `g e`. */
+/** @typedef {Record<string, (event: KeyboardEvent) => void>} Keys By the key, two (`g e`), or with Ctrl (`Ctrl+k`). */
 
 const TOGETHER_MS = 1000;
 /** @type {Set<Keys>} */
@@ -21,22 +21,34 @@ function takesText(target) {
 
 /** @param {KeyboardEvent} event */
 function press(event) {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || takesText(event.target)) return;
+  if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey) {
+    act([`Ctrl+${event.key}`], event);
+    return;
+  }
+  if (takesText(event.target)) return;
   const presses = event.key === "Enter" || event.key === " ";
   if (presses && event.target instanceof Element && event.target.closest("a, button, summary")) return;
   const both = event.timeStamp - prefixAt < TOGETHER_MS ? `${prefix} ${event.key}` : event.key;
-  for (const name of new Set([both, event.key])) {
-    for (const keys of [...tables].reverse()) {
-      const act = keys[name];
-      if (act) {
-        event.preventDefault();
-        prefix = "";
-        act(event);
-        return;
-      }
-    }
+  if (act([both, event.key], event)) prefix = "";
+  else [prefix, prefixAt] = [event.key, event.timeStamp];
+}
+
+/**
+ * Does what was bound last to the first of these names that is bound.
+ *
+ * @param {string[]} names
+ * @param {KeyboardEvent} event
+ */
+function act(names, event) {
+  for (const name of names) {
+    const does = [...tables].reverse().find((keys) => keys[name])?.[name];
+    if (!does) continue;
+    event.preventDefault();
+    does(event);
+    return true;
   }
-  [prefix, prefixAt] = [event.key, event.timeStamp];
+  return false;
 }
 
 export function start() {

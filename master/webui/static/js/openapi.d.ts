@@ -3300,6 +3300,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Experiments by their configurations and best trials; or trials by theirs, with the hyperparameters each has. */
+        get: operations["windlass_compare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{experiment_id}/code/find": {
         parameters: {
             query?: never;
@@ -3343,6 +3360,23 @@ export interface paths {
         };
         /** @description What its slots on elastic machines cost so far, and what the whole of it will. */
         get: operations["windlass_experiment_costs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/{id}/difference": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What changes from the first experiment to the other, in the configuration and in the code. */
+        get: operations["windlass_difference"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3802,6 +3836,23 @@ export interface paths {
         };
         /** @description Agents whose connections this master has refused, newest first. */
         get: operations["windlass_refused_agents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Experiments, projects, workspaces, models, templates, tasks, users, pools and agents that the caller may see. */
+        get: operations["windlass_search"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4860,12 +4911,34 @@ export interface components {
             commands: components["schemas"]["Command"][];
             pagination: components["schemas"]["Pagination"];
         };
+        ComparedFile: {
+            change: components["schemas"]["FileChange"];
+            diff: string;
+            path: string;
+            whyNot: string;
+        };
+        ComparedRun: {
+            experiment: components["schemas"]["Experiment"];
+            trial: components["schemas"]["Trial"] | null;
+            usd: number | null;
+        };
+        ComparedSetting: {
+            differs: boolean;
+            path: string[];
+            values: (components["schemas"]["SettingValue"] | null)[];
+        };
         ComparedTrial: {
             metrics: components["schemas"]["Series"][];
             trial: components["schemas"]["Trial"];
         };
         ComparedTrialsReply: {
             trials: components["schemas"]["ComparedTrial"][];
+        };
+        ComparisonReply: {
+            differing: number;
+            runs: components["schemas"]["ComparedRun"][];
+            settings: components["schemas"]["ComparedSetting"][];
+            total: number;
         };
         Config: {
             [key: string]: unknown;
@@ -4917,6 +4990,9 @@ export interface components {
         CostRow: {
             bootUsd: number;
             busyUsd: number;
+            byUser: {
+                [key: string]: number;
+            };
             idleUsd: number;
             lostUsd: number;
             machineHours: number;
@@ -5059,6 +5135,12 @@ export interface components {
         };
         /** @enum {string} */
         DeviceType: "TYPE_UNSPECIFIED" | "TYPE_CPU" | "TYPE_CUDA" | "TYPE_ROCM";
+        DifferenceReply: {
+            configuration: string;
+            differing: number;
+            files: components["schemas"]["ComparedFile"][];
+            same: number;
+        };
         Disable: {
             /** @default false */
             drain?: boolean;
@@ -5207,6 +5289,8 @@ export interface components {
             /** @default 48 */
             type?: number;
         };
+        /** @enum {string} */
+        FileChange: "added" | "removed" | "changed";
         FileNode: {
             contentLength: number;
             contentType: string;
@@ -5336,6 +5420,12 @@ export interface components {
             experiments: components["schemas"]["FoundExperiment"][];
             pagination: components["schemas"]["Pagination"];
         };
+        FoundThing: {
+            detail: string;
+            id: string;
+            kind: components["schemas"]["NamedKind"];
+            name: string;
+        };
         FullJob: {
             full: components["schemas"]["Job"];
         };
@@ -5446,7 +5536,7 @@ export interface components {
          * @description What costs are summed up by.
          * @enum {string}
          */
-        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month";
+        GroupBy: "pool" | "user" | "project" | "experiment" | "job" | "instance" | "month" | "day";
         GroupDetails: {
             groupId: number;
             name: string;
@@ -6100,6 +6190,8 @@ export interface components {
             /** @default 0 */
             sourceProjectId?: number;
         };
+        /** @enum {string} */
+        NamedKind: "experiment" | "trial" | "project" | "workspace" | "model" | "template" | "task" | "user" | "pool" | "agent";
         NamespaceBindingsReply: {
             namespaceBindings: {
                 [key: string]: unknown;
@@ -7033,6 +7125,10 @@ export interface components {
             smallerIsBetter: boolean;
             timeMetric: string;
         };
+        SearchReply: {
+            found: components["schemas"]["FoundThing"][];
+            more: boolean;
+        };
         SearchSummary: {
             config: {
                 [key: string]: unknown;
@@ -7083,6 +7179,9 @@ export interface components {
         };
         SettingsReply: {
             settings: components["schemas"]["UserWebSetting"][];
+        };
+        SettingValue: {
+            value: unknown;
         };
         Shell: {
             addresses: {
@@ -16000,6 +16099,41 @@ export interface operations {
             };
         };
     };
+    windlass_compare: {
+        parameters: {
+            query?: {
+                all?: boolean;
+                experimentIds?: number[];
+                limit?: number;
+                offset?: number;
+                trialIds?: number[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparisonReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_find_in_code: {
         parameters: {
             query: {
@@ -16088,6 +16222,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExperimentCostReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_difference: {
+        parameters: {
+            query: {
+                otherId: number;
+            };
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DifferenceReply"];
                 };
             };
             /** @description Failure */
@@ -16490,6 +16657,8 @@ export interface operations {
                 by?: components["schemas"]["GroupBy"];
                 /** @description 2026-11, or all. */
                 month?: string | null;
+                /** @description Also tell each sum by user. */
+                users?: boolean;
             };
             header?: never;
             path?: never;
@@ -17068,6 +17237,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RefusedAgentsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_search: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description A part of a name, or an id; nothing finds nothing. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchReply"];
                 };
             };
             /** @description Failure */

@@ -56,6 +56,7 @@ const ROUTES = [
   route("jupyter-lab/:task/logs", () => import("./pages/task_logs.js")),
   route("shell/:task/logs", () => import("./pages/task_logs.js")),
   route("tensor-board/:task/logs", () => import("./pages/task_logs.js")),
+  route("compare", () => import("./pages/compare.js")),
   route("costs", () => import("./pages/costs.js")),
   route("fleet", () => import("./pages/fleet_timeline.js")),
   route("fleet/timeline", () => import("./pages/fleet_timeline.js")),

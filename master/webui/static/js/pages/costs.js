@@ -12,12 +12,13 @@ import { Problem } from "../widgets/problem.js";
 import { Table } from "../widgets/table.js";
 import { listed } from "../widgets/windows.js";
 import { Budgets } from "./budgets.js";
+import { CostDays } from "./cost_days.js";
 import { FleetPage } from "./fleet_tabs.js";
 
 /** @typedef {import("../store.js").Schemas["CostRow"]} CostRow */
 /** @typedef {import("../store.js").Schemas["GroupBy"]} GroupBy */
 
-const GROUPS = /** @type {const} */ (["user", "project", "pool", "experiment", "job", "instance", "month"]);
+const GROUPS = /** @type {const} */ (["user", "project", "pool", "experiment", "job", "instance", "month", "day"]);
 const NOBODY = "(nobody)";
 const MONTHS = 24;
 const EVERY_MS = 10_000;
@@ -82,7 +83,7 @@ export default component(
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/fleet/costs", {
-            params: { query: { by, ...(month ? { month } : {}) } },
+            params: { query: { by, users: by === "day", ...(month ? { month } : {}) } },
             signal,
           }),
         ),
@@ -127,6 +128,7 @@ export default component(
               ),
             ],
           }),
+        by === "day" && data && CostDays({ rows: data.rows, causes: CAUSES }),
         error && !data
           ? Problem({ error, retry: refresh })
           : Table({

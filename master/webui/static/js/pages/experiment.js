@@ -17,6 +17,7 @@ import { Actions } from "./experiment_actions.js";
 import { Again } from "./experiment_again.js";
 import { Charts, MOST_CURVES, useBestTrials } from "./charts.js";
 import { Hyperparameters } from "./hp.js";
+import { useCost } from "./experiment_cost.js";
 import { TrialLogs } from "./logs.js";
 import { MetricCharts } from "./metrics.js";
 import { SearchTab } from "./search.js";
@@ -115,6 +116,7 @@ const Overview = component(
     const { data } = useBestTrials(experiment.id, MOST_CURVES);
     const best = number(experiment.bestTrialSearcherMetric);
     const searched = `validation.${experiment.searcherMetric}`;
+    const cost = useCost(experiment.id);
     /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(experiment.progress))],
@@ -134,6 +136,7 @@ const Overview = component(
       ["Trials", experiment.numTrials],
       ["Started", moment(experiment.startTime)],
       ["Duration", duration(experiment.duration)],
+      cost,
       ["User", experiment.displayName || experiment.username],
       [
         "Project",

@@ -13,6 +13,7 @@ import { Search } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
+import { CompareButton } from "./compare_button.js";
 import { Actions } from "./experiment_actions.js";
 import { ProjectHead } from "./project_head.js";
 
@@ -166,6 +167,7 @@ export default component(
           source.refresh();
         },
       }),
+      CompareButton({ kind: "experiments", selected }),
       Table({
         label: "Experiments",
         columns: COLUMNS,

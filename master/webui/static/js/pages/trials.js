@@ -1,5 +1,6 @@
 // The trials of an experiment, by any column.
 
+import { useState } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
 import { shell, value } from "../format.js";
 import { component, h } from "../html.js";
@@ -9,6 +10,7 @@ import { moment } from "../widgets/moment.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
+import { CompareButton } from "./compare_button.js";
 
 /** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
 /** @typedef {import("../store.js").Schemas["Trial"]} Trial */
@@ -82,6 +84,7 @@ export const Trials = component(
   /** @param {{ experiment: Experiment }} props */
   ({ experiment }) => {
     const { query } = address.value;
+    const [selected, setSelected] = useState(/** @type {ReadonlySet<string | number>} */ (new Set()));
     const sort = { by: query.get("sort") ?? "SORT_BY_ID", descending: query.get("order") === "down" };
     const source = useWindows(
       `trials of experiment ${experiment.id} ${sort.by} ${sort.descending}`,
@@ -104,6 +107,7 @@ export const Trials = component(
     return h(
       "div",
       { class: "fills" },
+      CompareButton({ kind: "trials", selected }),
       Table({
         label: "Trials",
         columns: columnsOf(experiment),
@@ -112,6 +116,8 @@ export const Trials = component(
         link: (one) => href(`experiments/${experiment.id}/trials/${one.id}`),
         sort,
         onSort: ({ by, descending }) => choose({ sort: by, order: descending ? "down" : "" }),
+        selected,
+        onSelect: setSelected,
         empty: h("p", null, "No trials yet: the searcher makes them when the experiment begins."),
       }),
       Command({ text: shell`det experiment list-trials ${experiment.id}` }),

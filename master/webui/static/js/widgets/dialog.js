@@ -6,8 +6,15 @@ import { component, h } from "../html.js";
 /** @typedef {import("../html.js").Children} Children */
 
 export const Dialog = component(
-  /** @param {{ title: string, children: Children, onClose: () => void, mayClose?: boolean }} props */
-  ({ title, children, onClose, mayClose = true }) => {
+  /**
+   * @param {object} props
+   * @param {string} props.title
+   * @param {Children} props.children
+   * @param {() => void} props.onClose
+   * @param {boolean} [props.mayClose]
+   * @param {string} [props.className] for its own look
+   */
+  ({ title, children, onClose, mayClose = true, className = "" }) => {
     const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
     useLayoutEffect(() => {
       const before = document.activeElement;
@@ -25,6 +32,7 @@ export const Dialog = component(
       // Browsers close it at the second Escape, whatever is said to the first.
       {
         ref: element,
+        class: className,
         "aria-labelledby": "dialog-title",
         onCancel: cancel,
         onClose: () => (mayClose ? onClose() : element.current?.showModal()),

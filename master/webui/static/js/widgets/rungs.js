@@ -45,25 +45,16 @@ export const Rungs = component(
    * @param {() => import("./figure.js").Numbers} props.numbers
    */
   ({ title, hint, columns, isLog, smallerIsBetter, numbers }) => {
-    const known = columns.flatMap(({ ranked, cut }) => [
-      ...ranked.map((one) => one.metric),
-      cut,
-    ]);
+    const known = columns.flatMap(({ ranked, cut }) => [...ranked.map((one) => one.metric), cut]);
     const scale = scaleOf(known, { isLog });
     const at = (/** @type {number | null} */ place) => {
       if (place === null) return LANES.failed;
       const up = smallerIsBetter ? 1 - place : place;
       return HEIGHT_PX - BOTTOM_PX - up * (HEIGHT_PX - BOTTOM_PX - TOP_PX);
     };
-    const down = (/** @type {number | null} */ metric) =>
-      at(scale.place(metric));
-    const across = (
-      /** @type {number} */ column,
-      /** @type {string} */ id,
-      /** @type {number} */ widthPx,
-    ) =>
-      LEFT_PX +
-      (column + sideways(id)) * ((widthPx - LEFT_PX) / columns.length);
+    const down = (/** @type {number | null} */ metric) => at(scale.place(metric));
+    const across = (/** @type {number} */ column, /** @type {string} */ id, /** @type {number} */ widthPx) =>
+      LEFT_PX + (column + sideways(id)) * ((widthPx - LEFT_PX) / columns.length);
     const shape = JSON.stringify([columns, isLog, smallerIsBetter]);
     const { canvas, element, widthPx } = useCanvas(
       (sheet) => {
@@ -87,9 +78,7 @@ export const Rungs = component(
         },
       },
     );
-    const near = (
-      /** @type {{ offsetX: number, offsetY: number }} */ { offsetX, offsetY },
-    ) =>
+    const near = (/** @type {{ offsetX: number, offsetY: number }} */ { offsetX, offsetY }) =>
       columns
         .flatMap(({ ranked, training }, column) => [
           ...ranked.map((one) => ({
@@ -136,12 +125,7 @@ export const Rungs = component(
 function labels({ pen, text }, scale, at) {
   pen.fillStyle = text;
   pen.textAlign = "right";
-  for (const tick of scale.ticks(5))
-    pen.fillText(
-      fitted(pen, tick.text, LEFT_PX - 12),
-      LEFT_PX - 8,
-      at(tick.at),
-    );
+  for (const tick of scale.ticks(5)) pen.fillText(fitted(pen, tick.text, LEFT_PX - 12), LEFT_PX - 8, at(tick.at));
   pen.fillText("failed", LEFT_PX - 8, LANES.failed);
   pen.fillText("training", LEFT_PX - 8, LANES.training);
 }
@@ -153,18 +137,12 @@ function labels({ pen, text }, scale, at) {
  * @param {(metric: number | null) => number} places.down
  * @param {(at: number, id: string, widthPx: number) => number} places.across
  */
-function paint(
-  { pen, widthPx, text, line, colour },
-  columns,
-  { down, across },
-) {
+function paint({ pen, widthPx, text, line, colour }, columns, { down, across }) {
   const [on, over] = [colour("--running"), colour("--completed")];
   const each = (widthPx - LEFT_PX) / columns.length;
   for (const [at, { ranked, training }] of columns.entries()) {
     const next = columns[at + 1];
-    const places = new Map(
-      next?.ranked.map((one) => [one.id, down(one.metric)]),
-    );
+    const places = new Map(next?.ranked.map((one) => [one.id, down(one.metric)]));
     for (const one of next?.training ?? []) places.set(one.id, LANES.training);
     pen.strokeStyle = on;
     pen.globalAlpha = 0.5;
@@ -177,8 +155,7 @@ function paint(
       pen.stroke();
     }
     pen.globalAlpha = 1;
-    for (const one of training)
-      triangle(pen, across(at, one.id, widthPx), LANES.training, on);
+    for (const one of training) triangle(pen, across(at, one.id, widthPx), LANES.training, on);
   }
   for (const [at, { title, ranked, cut, isLast }] of columns.entries()) {
     const left = LEFT_PX + at * each;
@@ -186,13 +163,7 @@ function paint(
     pen.strokeRect(left + 2.5, TOP_PX - 8.5, each - 5, HEIGHT_PX - TOP_PX);
     for (const one of ranked) {
       const here = one.wentOn ? on : isLast ? over : text;
-      dot(
-        pen,
-        across(at, one.id, widthPx),
-        down(one.metric),
-        here,
-        one.wentOn || isLast,
-      );
+      dot(pen, across(at, one.id, widthPx), down(one.metric), here, one.wentOn || isLast);
     }
     pen.fillStyle = text;
     pen.textAlign = "center";

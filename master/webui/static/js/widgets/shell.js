@@ -1,32 +1,17 @@
 // What is around each page: where one can go, who one is, and whether the master answers.
 
-import { useEffect } from "../../vendor/hooks.js";
+import { useEffect, useState } from "../../vendor/hooks.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
+import { PLACES } from "../places.js";
 import { ROOT, address, go, href } from "../router.js";
 import { isAway, isSessionOver, me, theme } from "../store.js";
+import { ClusterMessage } from "./cluster_message.js";
+import { KeyHelp } from "./key_help.js";
 import { Notices } from "./notices.js";
+import { Palette } from "./palette.js";
 import { SessionOver } from "./session_over.js";
 
-/** @typedef {{ title: string, path: string, key: string, begins: string[] }} Place */
-
-/** @type {Place[]} */
-const PLACES = [
-  { title: "Home", path: "dashboard", key: "g h", begins: ["dashboard"] },
-  { title: "Experiments", path: "experiments", key: "g e", begins: ["experiments", "projects", "trials", "new"] },
-  { title: "Queue", path: "queue", key: "g q", begins: ["queue", "jobs"] },
-  { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents"] },
-  {
-    title: "Tasks",
-    path: "tasks",
-    key: "g t",
-    begins: ["tasks", "command", "jupyter-lab", "shell", "tensor-board"],
-  },
-  { title: "Fleet and costs", path: "fleet/timeline", key: "g f", begins: ["fleet", "costs"] },
-  { title: "Models", path: "models", key: "g m", begins: ["models"] },
-  { title: "Workspaces", path: "workspaces", key: "g w", begins: ["workspaces"] },
-  { title: "Admin", path: "admin", key: "g a", begins: ["admin", "templates", "config-policies", "webhooks"] },
-];
 const THEMES = ["", "light", "dark"];
 
 export const Shell = component(
@@ -37,7 +22,18 @@ export const Shell = component(
       // On a phone the bar at the bottom has more places than fit.
       document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     }, [here]);
-    useEffect(() => bind(Object.fromEntries(PLACES.map(({ key, path }) => [key, () => go(href(path))]))), []);
+    const [over, setOver] = useState(/** @type {"palette" | "keys" | null} */ (null));
+    useEffect(
+      () =>
+        bind({
+          ...Object.fromEntries(PLACES.map(({ key, path }) => [key, () => go(href(path))])),
+          "Ctrl+k": () => setOver("palette"),
+          "/": () => setOver("palette"),
+          "?": () => setOver("keys"),
+        }),
+      [],
+    );
+    const close = () => setOver(null);
     return group(
       h("a", { class: "skip", href: "#main" }, "To the content"),
       h(
@@ -60,7 +56,7 @@ export const Shell = component(
             ),
           ),
         ),
-        Person({}),
+        Person({ find: () => setOver("palette") }),
       ),
       isAway.value &&
         h(
@@ -68,29 +64,36 @@ export const Shell = component(
           { class: "banner", role: "alert" },
           "The master does not answer. What is shown may be old; it is asked again.",
         ),
+      ClusterMessage({}),
       h("main", { id: "main", tabIndex: -1 }, children),
       Notices({}),
+      over === "palette" && Palette({ onClose: close }),
+      over === "keys" && KeyHelp({ onClose: close }),
       isSessionOver.value && SessionOver({}),
     );
   },
 );
 
-const Person = component(() => {
-  const next = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] ?? "";
-  return h(
-    "div",
-    { class: "person" },
-    h(
-      "button",
-      {
-        type: "button",
-        class: "plain",
-        onClick: () => (theme.value = next),
-        title: "Light, dark, or as the system has it",
-      },
-      `Theme: ${theme.value || "system"}`,
-    ),
-    h("a", { href: href("settings"), title: "Your settings" }, me.value?.username ?? ""),
-    h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
-  );
-});
+const Person = component(
+  /** @param {{ find: () => void }} props */
+  ({ find }) => {
+    const next = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] ?? "";
+    return h(
+      "div",
+      { class: "person" },
+      h("button", { type: "button", class: "plain", onClick: find, title: "By name or id (Ctrl+K or /)" }, "Find…"),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          onClick: () => (theme.value = next),
+          title: "Light, dark, or as the system has it",
+        },
+        `Theme: ${theme.value || "system"}`,
+      ),
+      h("a", { href: href("settings"), title: "Your settings" }, me.value?.username ?? ""),
+      h("a", { href: `${ROOT}det/login`, "data-reload": "" }, "Log in as another user"),
+    );
+  },
+);

@@ -59,7 +59,9 @@ from master.api.users import tokens as access_tokens
 from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
+from master.api.windlass import batch_jobs as windlass_batch_jobs
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import decisions as windlass_decisions
 from master.api.windlass import external_searches
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
@@ -131,7 +133,9 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,
+    *windlass_batch_jobs.router.routes,
     *windlass_costs.router.routes,
+    *windlass_decisions.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
     *windlass_timelines.router.routes,

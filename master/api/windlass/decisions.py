@@ -88,6 +88,7 @@ async def decisions(
     by: Caller,
     visible: Visible,
     api: TheApi,
+    id: Annotated[Text, Query(description="That one alone.")] = "",
     pool: Text = "",
     kind: DecisionKind | None = None,
     machine: Annotated[Text, Query(description="Launched, moved or ended by it.")] = "",
@@ -103,6 +104,7 @@ async def decisions(
     if job and not await reads.visible_jobs([job], visible):
         return reply({"decisions": [], "pagination": pagination(NOTHING)})
     wanted = DecisionFilter(
+        id=id,
         pool=pool,
         kind=kind,
         machine=machine,

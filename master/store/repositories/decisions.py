@@ -31,6 +31,7 @@ _SORTS = {"last": _D.last_at}
 class DecisionFilter:
     """All that are given must hold. Times are seconds since the epoch."""
 
+    id: str = ""
     pool: str = ""
     kind: DecisionKind | None = None
     machine: str = ""
@@ -50,6 +51,8 @@ class DecisionQueries:
     async def page(self, wanted: DecisionFilter, *, offset: int, limit: int) -> Paged[Decision]:
         """The newest first, by when they were last decided."""
         statement = select(_D.document)
+        if wanted.id:
+            statement = statement.where(_D.id == wanted.id)
         if wanted.pool:
             statement = statement.where(_D.pool == wanted.pool)
         if wanted.kind is not None:

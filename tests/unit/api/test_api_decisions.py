@@ -98,6 +98,7 @@ async def test_decisions_are_found_by_what_they_are_about(world: ApiWorld) -> No
     )
     assert await ids(world) == ["long", "new", "old"]
     assert await ids(world, "limit=1&offset=1") == ["new"]
+    assert await ids(world, "id=new") == ["new"]
     assert await ids(world, "pool=default&kind=ended") == ["old"]
     assert await ids(world, "machine=i-1") == ["old"]
     assert await ids(world, "job=j") == ["new"]

@@ -16090,6 +16090,8 @@ export interface operations {
     windlass_decisions: {
         parameters: {
             query?: {
+                /** @description That one alone. */
+                id?: string;
                 /** @description Its runs were what machines were for. */
                 job?: string;
                 kind?: components["schemas"]["DecisionKind"] | null;

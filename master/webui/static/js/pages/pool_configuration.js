@@ -1,4 +1,4 @@
-// How a pool is set up: what everybody may know, and its section of master.yaml, without secrets, for who may read that.
+// How a pool is set up: what everybody may know; for who may read it, its section of master.yaml without secrets.
 
 import { api, ok } from "../api.js";
 import { duration, stateName } from "../format.js";

@@ -83,6 +83,7 @@ from master.wiring.task_settings import TaskSettings
 from master.wiring.timed_work import housekeeping, timed_work
 from master.workspaces.agent_users import AgentUsers
 from provisioner.fleet.reconciler import Provisioner
+from provisioner.leases.job_views import BatchJobView
 from provisioner.money.budgets import Money
 from rm_backends.agents.agent_pools import AgentPools
 from rm_backends.agents.backend import AgentsBackend
@@ -373,6 +374,7 @@ class Master:
             provisioner=provisioner,
             costs=costs,
             jobs_of_others=no_others if dispatcher is None else dispatcher.others,
+            batch_jobs=self._batch_jobs,
             clock=options.clock,
             certificate_names=options.tls.names if options.tls is not None else tuple,
             certificate_fingerprint=self._fingerprint,
@@ -502,6 +504,10 @@ class Master:
             return dispatched or (self._pilots is not None and self._pilots.is_live(tag))
 
         return TokensOfJobs(join_tokens, is_live)
+
+    def _batch_jobs(self) -> Sequence[BatchJobView]:
+        dispatched = () if self._dispatcher is None else self._dispatcher.batch_jobs()
+        return [*dispatched, *(() if self._pilots is None else self._pilots.batch_jobs())]
 
     def _pilot_may_be_away(self, agent_id: str) -> bool:
         return self._pilots is not None and self._pilots.may_be_away(agent_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -11,6 +12,15 @@ from master.core.scheduler.types import Running
 from provisioner.types import PoolAvailability, PoolDemand
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDecision:
+    """An entry of the journal, new or changed. Made by `provisioner.journal.records`."""
+
+    document: dict[str, Any]
+    subjects: tuple[str, ...] = ()
+    """By what it can be found now, beside what was written before."""
 
 
 class FleetStore(Protocol):
@@ -34,11 +44,12 @@ class FleetStore(Protocol):
         memory: dict[str, Any] | None = None,
         lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
         bakes: Mapping[str, dict[str, Any] | None] = NOTHING,
+        decisions: Sequence[WrittenDecision] = (),
     ) -> None:
         """Upsert intents (id, document), instances (id, pool, gone, document), and what else is remembered.
 
         `lessons`: name -> document of each key of the capacity memory that changed; None: it is forgotten.
-        `bakes`: the same by id. All or nothing.
+        `bakes`: the same by id. `decisions`: what the journal says of all this. All or nothing.
         """
         ...
 
@@ -66,6 +77,11 @@ class FleetDocuments(Protocol):
 
     @property
     def bakes(self) -> Sequence[dict[str, Any]]: ...
+
+    @property
+    def decisions(self) -> Sequence[dict[str, Any]]:
+        """Those of which the document says `"is_open": true`."""
+        ...
 
 
 class PilotHost(Protocol):

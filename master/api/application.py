@@ -60,9 +60,11 @@ from master.api.users import tokens as access_tokens
 from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
+from master.api.windlass import batch_jobs as windlass_batch_jobs
 from master.api.windlass import code as windlass_code
 from master.api.windlass import comparing as windlass_comparing
 from master.api.windlass import costs as windlass_costs
+from master.api.windlass import decisions as windlass_decisions
 from master.api.windlass import external_searches, markdown, profiles
 from master.api.windlass import histories as windlass_histories
 from master.api.windlass import offers as windlass_offers
@@ -144,7 +146,9 @@ ROUTES: Sequence[BaseRoute] = (
     *profiles.router.routes,
     *external_searches.router.routes,
     *windlass_comparing.router.routes,
+    *windlass_batch_jobs.router.routes,
     *windlass_costs.router.routes,
+    *windlass_decisions.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,
     *windlass_searches.router.routes,

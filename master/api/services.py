@@ -54,6 +54,7 @@ from master.models.versions import VersionService
 from master.name_search import NameSearch
 from master.pool_bindings.service import PoolBindingService
 from master.store.blobs import BlobStore
+from master.store.repositories.decisions import DecisionQueries
 from master.store.store import Store
 from master.tasks.generic import GenericTasks
 from master.tasks.interactive_queries import InteractiveQueries
@@ -72,6 +73,7 @@ from provisioner.batch.base import ForeignJob
 from provisioner.capacity.offer_views import OfferView
 from provisioner.fleet.counters import FleetCounters
 from provisioner.images.records import BakeRecord
+from provisioner.leases.job_views import BatchJobView
 from provisioner.planning.budget_views import BudgetView
 from provisioner.planning.preview import Preview
 from provisioner.types import BlockedOffer, CostView, Gang, InstanceView, OfferKey
@@ -262,6 +264,8 @@ class Services:
     clock: Clock
     jobs_of_others: Callable[[str], Awaitable[Sequence[ForeignJob]]] = no_others
     """By pool: those that its batch system has beside ours."""
+    batch_jobs: Callable[[], Sequence[BatchJobView]] = tuple
+    """Those of ours at Slurm or PBS that are not over."""
     price_troubles: Callable[[], Mapping[str, str]] = dict
     """By provider: why its vendor could not be asked for prices last."""
     database_is_damaged: Callable[[], bool] = lambda: False
@@ -293,6 +297,7 @@ class Reads:
         self.logins = LoginQueries(store)
         self.models = ModelQueries(store)
         self.names = NameSearch(store)
+        self.decisions = DecisionQueries(store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

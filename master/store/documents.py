@@ -76,6 +76,7 @@ FLEET_INSTANCE = DocumentKind("record of an instance")
 BATCH_LEASE = DocumentKind("record of a batch job")
 FLEET_MEMORY = DocumentKind("memory of the fleet")
 FLEET_BAKE = DocumentKind("record of a bake")
+FLEET_DECISION = DocumentKind("decision of the planner")
 FLEET_LESSON = DocumentKind("memory of an offer")
 
 

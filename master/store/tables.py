@@ -739,6 +739,29 @@ class FleetBake(SQLModel, table=True):
     document: Mapped[JsonObject] = document_column(documents.FLEET_BAKE)
 
 
+class FleetDecision(SQLModel, table=True):
+    """An entry of the planner's journal."""
+
+    __table_args__ = (Index("ix_fleetdecision_pool_last_at", "pool", "last_at"),)
+
+    id: Mapped[str] = Field(primary_key=True)
+    pool: Mapped[str]
+    kind: Mapped[str]
+    first_at: Mapped[float]
+    """Seconds since the epoch."""
+    last_at: Mapped[float] = Field(index=True)
+    open: Mapped[bool] = Field(default=False, index=True)
+    """More may be added to it."""
+    document: Mapped[JsonObject] = document_column(documents.FLEET_DECISION)
+
+
+class FleetDecisionSubject(SQLModel, table=True):
+    """By which machines and jobs an entry of the journal is found."""
+
+    subject: Mapped[str] = Field(primary_key=True)
+    decision_id: Mapped[str] = Field(primary_key=True, index=True)
+
+
 class FleetInstance(SQLModel, table=True):
     id: Mapped[str] = Field(primary_key=True)
     pool: Mapped[str] = Field(index=True)

@@ -22,6 +22,7 @@ from master.prices.refresh import PriceRefresh
 from master.store.blob_names import named_blobs
 from master.store.blobs import BlobStore
 from master.store.repositories.agents import AgentsRepository
+from master.store.repositories.decisions import DecisionQueries
 from master.store.store import Store
 from windlass.base.clock import Clock
 from windlass.base.loop import Loop
@@ -37,6 +38,7 @@ def housekeeping(
         await auth.access_tokens.remove_old()
         await join_tokens.remove_old()
         await AgentsRepository(store).forget_uses(clock.now())
+        await DecisionQueries(store).remove_old(clock.now().timestamp())
         await blobs.remove_unnamed(await named_blobs(store))
 
     return Loop("housekeeping", clean, interval_s=EVERY_S)

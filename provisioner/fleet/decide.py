@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from provisioner.fleet.plan_input import plan_input
 from provisioner.fleet.reconcile_pass import ReconcilePass
 from provisioner.fleet.state import Agents, Event, FleetCatalogue, FleetState
+from provisioner.journal.unmet import Weighing, weighing
 from provisioner.money.budgets import Money
 from provisioner.planning.plan_types import Plan
 from provisioner.planning.planner import plan
@@ -19,7 +20,7 @@ from windlass.base.collector import paused_collector
 THREAD_FROM = 1_000
 """With so many machines and gangs a pass may take 20 ms: it leaves the event loop."""
 _T = TypeVar("_T")
-Decided: TypeAlias = tuple[ReconcilePass, Plan, float]
+Decided: TypeAlias = tuple[ReconcilePass, Plan, Weighing, float]
 
 
 def decide(
@@ -37,8 +38,11 @@ def decide(
         reconcile_pass.absorb(events, agents)
         begun = perf_counter()
         state = reconcile_pass.result()
-        planned = plan(plan_input(state, demand, catalogue.pools, agents, now, money))
-        return reconcile_pass, planned, perf_counter() - begun
+        given = plan_input(state, demand, catalogue.pools, agents, now, money)
+        planned = plan(given)
+        planning_s = perf_counter() - begun
+        known = {each.key: each for each in state.decisions.values()}
+        return reconcile_pass, planned, weighing(given, planned, known), planning_s
 
 
 async def computed(call: Callable[[], _T], size: int) -> _T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -15,8 +15,13 @@ from provisioner.fleet.instances import (
 from provisioner.fleet.intents import intent_document, intent_from_document
 from provisioner.fleet.state import FleetState
 from provisioner.images.records import bake_document, bake_from_document
+from provisioner.journal.records import (
+    decision_document,
+    decision_from_document,
+    goes_on_alike,
+)
 from provisioner.money.prices import SpendLedger
-from provisioner.ports import FleetDocuments
+from provisioner.ports import FleetDocuments, WrittenDecision
 from windlass.base.formats.strict_json import StrictJson
 
 _LESSONS_AT_FIRST = "offers"
@@ -32,9 +37,10 @@ class Unsaved:
     memory: dict[str, Any] | None = None
     lessons: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
     bakes: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    decisions: tuple[WrittenDecision, ...] = ()
 
     def __bool__(self) -> bool:
-        rows = self.intents or self.instances or self.lessons or self.bakes
+        rows = self.intents or self.instances or self.lessons or self.bakes or self.decisions
         return bool(rows or self.memory is not None)
 
 
@@ -59,7 +65,18 @@ def unsaved(old: FleetState, new: FleetState) -> Unsaved:
         memory=_memory(new) if remembered else None,
         lessons=capacity_rows.changed_rows(old.memory, new.memory),
         bakes=_changed_bakes(old, new),
+        decisions=tuple(_changed_decisions(old, new)),
     )
+
+
+def _changed_decisions(old: FleetState, new: FleetState) -> Iterator[WrittenDecision]:
+    for decision in new.decisions.values():
+        before = old.decisions.get(decision.id)
+        if before is decision or (before is not None and goes_on_alike(before, decision)):
+            continue
+        known = frozenset(before.subjects()) if before else frozenset()
+        subjects = tuple(each for each in decision.subjects() if each not in known)
+        yield WrittenDecision(document=decision_document(decision), subjects=subjects)
 
 
 def _changed_bakes(old: FleetState, new: FleetState) -> dict[str, dict[str, Any] | None]:
@@ -91,6 +108,7 @@ def forget_finished(state: FleetState) -> FleetState:
         state,
         intents={id_: intent for id_, intent in state.intents.items() if not intent.is_finished},
         instances={id_: record for id_, record in state.instances.items() if not record.told},
+        decisions={id_: each for id_, each in state.decisions.items() if each.is_open},
     )
 
 
@@ -99,12 +117,14 @@ def restored(empty: FleetState, documents: FleetDocuments) -> FleetState:
     intents = [intent_from_document(document) for _, document in documents.intents]
     instances = [instance_from_document(document) for _, document in documents.instances]
     bakes = [bake_from_document(document) for document in documents.bakes]
+    decisions = [decision_from_document(document) for document in documents.decisions]
     memory = documents.memory or {}
     return replace(
         empty,
         intents={intent.id: intent for intent in intents if intent is not None},
         instances={record.id: record for record in instances},
         bakes={bake.id: bake for bake in bakes},
+        decisions={decision.id: decision for decision in decisions},
         memory=capacity_rows.from_rows([*memory.get(_LESSONS_AT_FIRST, ()), *documents.lessons]),
         ledger=_LEDGER.load(memory.get("ledger", {}), "the ledger of costs"),
         ended_lost=tuple(memory.get("ended_lost", ())),

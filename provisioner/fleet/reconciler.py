@@ -55,6 +55,7 @@ from provisioner.fleet.views import (
     to_tell,
 )
 from provisioner.images.requests import Bakery
+from provisioner.journal.notes import Notes
 from provisioner.money.budgets import NO_LIMITS, Money
 from provisioner.planning.budget_views import BudgetView, budget_views
 from provisioner.planning.plan_types import KeepReason, Move, Plan, PlanInput
@@ -326,12 +327,14 @@ class Provisioner:
         state = shifted(self._state, jump_s)
         size = len(state.instances) + sum(len(pool.gangs) for pool in demand)
         decided = partial(decide, state, catalogue, events, demand, agents, now, self._money)
-        reconcile_pass, planned, planning_s = await computed(decided, size)
+        reconcile_pass, planned, weighed, planning_s = await computed(decided, size)
         reconcile_pass.apply(planned, self._ids.uuid, self._freeze)
         ended = self._end(reconcile_pass, planned)
         moves = [move for move in planned.moves if self._drained(move)]
         reconcile_pass.move(moves)
         new = reconcile_pass.result()
+        notes = Notes(state, new, now, self._ids.uuid)
+        new = replace(new, decisions=notes.noted(planned, weighed))
         cordoned = [*ended, *(move.instance_id for move in moves)]
         await self._commit(new, cordoned, events, size)
         self.counters.note(events)
@@ -426,6 +429,7 @@ class Provisioner:
                 memory=changes.memory,
                 lessons=changes.lessons,
                 bakes=changes.bakes,
+                decisions=changes.decisions,
             )
 
     def _act(self, now: float) -> None:

@@ -13,6 +13,7 @@ from provisioner.capacity.refusals import BlockKind, Unseen
 from provisioner.fleet.instances import BootNote, InstanceRecord
 from provisioner.fleet.intents import IntentRecord
 from provisioner.images.records import BakeRecord
+from provisioner.journal.records import Decision
 from provisioner.money.prices import SpendLedger
 from provisioner.providers.base import Accepted, Inventory
 from provisioner.providers.images import ImageAnswer
@@ -105,6 +106,8 @@ class FleetState:
     instances: Mapping[str, InstanceRecord] = field(default_factory=dict)
     bakes: Mapping[str, BakeRecord] = field(default_factory=dict)
     """Those that are under way, and the newest that are over."""
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    """Entries of the journal that may still change, by id."""
     memory: CapacityMemory = field(default_factory=CapacityMemory)
     ledger: SpendLedger = field(default_factory=SpendLedger)
     ended_lost: tuple[float, ...] = ()

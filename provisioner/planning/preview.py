@@ -93,7 +93,7 @@ def preview(state: PlanInput, more: Sequence[Gang] = ()) -> Preview:
     return Preview(
         launches=tuple(_launches(state, planned)),
         reasons=planned.reasons,
-        considered=tuple(_considered(state, planned)),
+        considered=considered(state, planned),
     )
 
 
@@ -124,8 +124,12 @@ def _launches(state: PlanInput, planned: Plan) -> Iterator[PlannedLaunch]:
         )
 
 
+def considered(state: PlanInput, planned: Plan) -> tuple[Considered, ...]:
+    """The offers that were weighed for what machines are launched for, or wait for; the largest gangs first."""
+    return tuple(_considered(state, planned))
+
+
 def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
-    """The largest gangs first."""
     left = MOST_CONSIDERED
     before, after = _limits(state), _limits(state)
     for launch in planned.launches:

@@ -484,3 +484,4 @@ class _NoDocuments:
     memory: dict[str, Any] | None = None
     lessons: Sequence[dict[str, Any]] = ()
     bakes: Sequence[dict[str, Any]] = ()
+    decisions: Sequence[dict[str, Any]] = ()

@@ -33,6 +33,7 @@ from provisioner.batch.impersonation import SiteUsers
 from provisioner.batch.job_files import JobFiles, OwnRecord
 from provisioner.batch.stages import JOIN_S
 from provisioner.leases.job_record import bad_ends_count_before, in_doubt, tag_of
+from provisioner.leases.job_views import BatchJobView
 from provisioner.leases.poller import JobPoller
 from provisioner.leases.unclaimed_jobs import UnclaimedJobs
 from provisioner.types import PoolAvailability
@@ -40,6 +41,7 @@ from rm_backends.base import AllocationRequest
 from rm_backends.batch import leases as life
 from rm_backends.batch.dispatch_report import DispatchReport
 from rm_backends.batch.full_limits import FullLimits
+from rm_backends.batch.job_views import job_view
 from rm_backends.batch.leases import Lease, LeaseState
 from rm_backends.batch.others import OtherJobs
 from rm_backends.batch.ports import LeaseHost, LeaseStore
@@ -170,6 +172,12 @@ class Dispatcher:
     def leases(self) -> Sequence[Lease]:
         """Those that are not settled."""
         return tuple(self._leases.values())
+
+    def batch_jobs(self) -> Sequence[BatchJobView]:
+        """Those that are not over."""
+        now = self._now()
+        views = (job_view(x, self._host.connected(x.agents), now) for x in self._leases.values())
+        return tuple(view for view in views if view is not None)
 
     # One pass
 

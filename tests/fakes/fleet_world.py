@@ -14,7 +14,7 @@ from master.core.reasons import Reason
 from master.core.scheduler.types import Request, Running
 from provisioner.fleet.reconciler import Provisioner
 from provisioner.money.budgets import NO_LIMITS, Money
-from provisioner.ports import NOTHING
+from provisioner.ports import NOTHING, WrittenDecision
 from provisioner.providers.base import LaunchIntent, Provider
 from provisioner.types import (
     Gang,
@@ -86,6 +86,7 @@ class Documents:
     memory: dict[str, Any] | None
     lessons: Sequence[dict[str, Any]]
     bakes: Sequence[dict[str, Any]] = ()
+    decisions: Sequence[dict[str, Any]] = ()
 
 
 class MemoryFleetStore:
@@ -99,6 +100,7 @@ class MemoryFleetStore:
         self.memory: str | None = None
         self.lessons: dict[str, str] = {}
         self.bakes: dict[str, str] = {}
+        self.decisions: dict[str, str] = {}
         self.lease: WindlassError | None = None
         """What keeps this master from leading."""
 
@@ -115,7 +117,12 @@ class MemoryFleetStore:
             memory=json.loads(self.memory) if self.memory else None,
             lessons=[json.loads(text) for text in self.lessons.values()],
             bakes=[json.loads(text) for text in self.bakes.values()],
+            decisions=[each for each in self.journal() if each["is_open"]],
         )
+
+    def journal(self) -> list[dict[str, Any]]:
+        """In the order in which they began."""
+        return [json.loads(text) for text in self.decisions.values()]
 
     async def save(
         self,
@@ -125,6 +132,7 @@ class MemoryFleetStore:
         memory: dict[str, Any] | None = None,
         lessons: Mapping[str, dict[str, Any] | None] = NOTHING,
         bakes: Mapping[str, dict[str, Any] | None] = NOTHING,
+        decisions: Sequence[WrittenDecision] = (),
     ) -> None:
         await asyncio.sleep(0)
         if self.fails:
@@ -134,6 +142,8 @@ class MemoryFleetStore:
         self.instances |= {id_: (gone, json.dumps(doc)) for id_, _, gone, doc in instances}
         if memory is not None:
             self.memory = json.dumps(memory)
+        for each in decisions:
+            self.decisions[each.document["id"]] = json.dumps(each.document)
         for rows, changed in ((self.lessons, lessons), (self.bakes, bakes)):
             for key, document in changed.items():
                 if document is None:

@@ -119,6 +119,24 @@ class Client:
             body["template"] = template
         return self.session.post("/api/v1/windlass/fleet/plan", body)
 
+    def fleet_decisions(self, wanted: Json, limit: int = 100) -> Json:
+        """`decisions` about machines, the newest first, and their `pagination`.
+
+        `wanted`: `pool`, `kind`, `machine`, `job`, `since`, `until`: all that are given hold.
+        """
+        path = "/api/v1/windlass/fleet/decisions"
+        rows: list[Json] = []
+        while True:
+            page = {"offset": len(rows), "limit": min(1_000, limit - len(rows))}
+            found = self.session.get(path, {**wanted, **page})
+            rows += found["decisions"]
+            if len(rows) >= limit or not found["decisions"]:
+                return {**found, "decisions": rows}
+
+    def batch_jobs(self) -> list[Json]:
+        """The jobs of this cluster at Slurm or PBS that are not over."""
+        return list(self.session.get("/api/v1/windlass/fleet/batch-jobs")["jobs"])
+
     def retry_offer(self, offer: str) -> list[Json]:
         """Forget why it is refused. For administrators. Returns the offer as it is then, once for each of its pools."""
         body = {"offer": offer}

@@ -9,9 +9,17 @@ from sqlalchemy import select
 
 from master.store.documents import FLEET_MEMORY
 from master.store.store import Store
-from master.store.tables import FleetBake, FleetInstance, FleetIntent, FleetLesson, Meta
+from master.store.tables import (
+    FleetBake,
+    FleetDecision,
+    FleetDecisionSubject,
+    FleetInstance,
+    FleetIntent,
+    FleetLesson,
+    Meta,
+)
 from master.store.unit_of_work import UnitOfWork
-from provisioner.ports import NOTHING
+from provisioner.ports import NOTHING, WrittenDecision
 from windlass.base.formats.json_types import JsonObject
 
 MEMORY_KEY = "fleet.capacity_memory"
@@ -26,6 +34,7 @@ class LoadedFleet:
     memory: JsonObject | None
     lessons: Sequence[JsonObject]
     bakes: Sequence[JsonObject]
+    decisions: Sequence[JsonObject]
 
 
 def _nobody(documents: Sequence[JsonObject]) -> None:
@@ -54,6 +63,9 @@ class FleetRepository:
         )
         lessons = await self._store.read(select(FleetLesson).order_by(FleetLesson.key))
         bakes = await self._store.read(select(FleetBake).order_by(FleetBake.id))
+        decisions = await self._store.read(
+            select(FleetDecision).where(FleetDecision.open.is_(True)).order_by(FleetDecision.id)
+        )
         memory = await self._store.read_one(select(Meta).where(Meta.key == MEMORY_KEY))
         return LoadedFleet(
             intents=[(row.id, row.document) for row in intents],
@@ -61,6 +73,7 @@ class FleetRepository:
             memory=FLEET_MEMORY.read(memory.value) if memory else None,
             lessons=[row.document for row in lessons],
             bakes=[row.document for row in bakes],
+            decisions=[row.document for row in decisions],
         )
 
     async def save(
@@ -71,6 +84,7 @@ class FleetRepository:
         memory: JsonObject | None = None,
         lessons: Mapping[str, JsonObject | None] = NOTHING,
         bakes: Mapping[str, JsonObject | None] = NOTHING,
+        decisions: Sequence[WrittenDecision] = (),
     ) -> None:
         """One commit. An intent whose document says `"finished": true` is not loaded again."""
         unit = UnitOfWork()
@@ -92,5 +106,23 @@ class FleetRepository:
                 unit.delete(FleetBake, {"id": bake_id})
             else:
                 unit.upsert(FleetBake, {"id": bake_id, "document": bake})
+        for decision in decisions:
+            _write_decision(unit, decision)
         await self._store.commit(unit)
         self._note([document for _, _, _, document in instances])
+
+
+def _write_decision(unit: UnitOfWork, written: WrittenDecision) -> None:
+    document = written.document
+    row = {
+        "id": document["id"],
+        "pool": document["pool"],
+        "kind": document["kind"],
+        "first_at": document["first_at"],
+        "last_at": document["last_at"],
+        "open": document["is_open"],
+        "document": document,
+    }
+    unit.upsert(FleetDecision, row)
+    for subject in written.subjects:
+        unit.upsert(FleetDecisionSubject, {"subject": subject, "decision_id": document["id"]})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from master.config import ResolvedPool
 from master.wiring.batch.pools import SiteAccess, files_of
+from provisioner.leases.job_views import BatchJobView
 from provisioner.ports import PilotHost
 from provisioner.providers.base import Provider
 from provisioner.providers.pilots.book import Pilot, PilotBook
@@ -90,6 +91,10 @@ class PilotProviders:
     def is_live(self, tag: str) -> bool:
         """Whether agents may still join with the token of that job."""
         return any(provider.is_live(tag) for provider in self.made)
+
+    def batch_jobs(self) -> Sequence[BatchJobView]:
+        """Those that are not over."""
+        return [view for provider in self.made for view in provider.batch_jobs()]
 
     def may_be_away(self, agent_id: str) -> bool:
         """It is not lost for not being connected now."""

@@ -34,6 +34,7 @@ from provisioner.batch.disks import Disk
 from provisioner.capacity.refusals import BlockKind
 from provisioner.leases import job_record
 from provisioner.leases.job_record import JobEnd, tag_of
+from provisioner.leases.job_views import BatchJobView
 from provisioner.leases.poller import JobPoller
 from provisioner.leases.shapes import job_shape
 from provisioner.leases.unclaimed_jobs import UnclaimedJobs
@@ -61,6 +62,7 @@ from provisioner.providers.pilots.answers import (
     waiting_group,
 )
 from provisioner.providers.pilots.book import SHAPES, Pilot, PilotBook
+from provisioner.providers.pilots.job_views import job_view
 from provisioner.providers.pilots.nodes import AVOIDED_S, avoided, noted_nodes
 from provisioner.providers.pilots.offers import PilotOptions, offers_of, queue_of, sold_as
 from provisioner.providers.pilots.stages import PilotStages
@@ -158,6 +160,12 @@ class PilotProvider(CannotStop):
         job = self._seen.get(pilot.tag)
         paused = job is not None and job.phase is JobPhase.PAUSED
         return paused or pilot.over_at is not None or self._poller.is_unknown(pilot)
+
+    def batch_jobs(self) -> Sequence[BatchJobView]:
+        """Those that are not over."""
+        found = ((pilot, self._seen.get(pilot.tag)) for pilot in self._book)
+        views = (job_view(pilot, job, self._stages.words(pilot, job)) for pilot, job in found)
+        return tuple(view for view in views if view is not None)
 
     def offers(self, pool: str) -> Sequence[Offer] | None:
         sold = self._offers(pool)

@@ -7,11 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from master.core.visibility import EVERYTHING, Visibility
 from master.store.repositories.agents import AgentsRepository
+from master.store.repositories.decisions import KEPT_S, DecisionFilter, DecisionQueries
 from master.store.repositories.fleet import FleetRepository
 from master.store.store import Store
-from provisioner.ports import FleetStore
+from provisioner.journal.records import DecisionKind, decision_document
+from provisioner.ports import FleetStore, WrittenDecision
 from rm_backends.ports import AgentRecord, AgentStore, JoinUse, SlotService
+from tests.fakes.decisions import a_decision, write
 from windlass.base.errors import WindlassError
 
 
@@ -82,3 +86,41 @@ async def test_a_spent_join_token_is_kept_until_it_has_expired(store: Store) -> 
     assert await repository.uses("launch-1") == {"m-0": "of m-0"}
     await repository.forget_uses(now + timedelta(seconds=1))
     assert await repository.uses("launch-1") == {}
+
+
+async def test_the_journal_is_paged_found_by_subject_and_deleted_when_it_is_old(
+    store: Store,
+) -> None:
+    queries = DecisionQueries(store)
+    stands = a_decision("a", at=10.0, jobs=("j",), is_open=True)
+    ended = a_decision("b", at=20.0, kind=DecisionKind.ENDED, pool="spare", instances=("m",))
+    await write(store, stands, ended)
+
+    async def found(**wanted: object) -> list[str]:
+        paged = await queries.page(DecisionFilter(**wanted), offset=0, limit=10)  # type: ignore[arg-type]
+        return [each.id for each in paged.rows]
+
+    assert await found() == ["b", "a"]
+    assert (await queries.page(DecisionFilter(), offset=1, limit=1)).rows == [stands]
+    assert await found(pool="spare", kind=DecisionKind.ENDED) == ["b"]
+    assert (await found(machine="m"), await found(job="j"), await found(job="m")) == (
+        ["b"],
+        ["a"],
+        [],
+    )
+    assert (await found(since=20.0), await found(until=20.0)) == (["b"], ["a"])
+    assert await found(hidden={"spare"}) == ["a"]
+    assert [each["id"] for each in (await FleetRepository(store).load()).decisions] == ["a"]
+    again = replace(stands, last_at=30.0, jobs=("j", "k"), is_open=False)
+    await FleetRepository(store).save(
+        decisions=[WrittenDecision(document=decision_document(again), subjects=("job k",))]
+    )
+    assert (await found(), await found(job="j")) == (["a", "b"], ["a"])
+    assert await found(job="k") == ["a"]
+    assert await queries.visible_jobs(["j"], EVERYTHING) == {"j"}
+    nothing = Visibility(workspaces=frozenset())
+    assert await queries.visible_jobs(["j"], nothing) == frozenset()
+    await queries.remove_old(KEPT_S + 25.0)
+    assert (await found(), await found(machine="m")) == (["a"], [])
+    await queries.remove_old(KEPT_S + 35.0)
+    assert await found() == []

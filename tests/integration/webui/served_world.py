@@ -73,7 +73,9 @@ async def served_world(
 
 
 @asynccontextmanager
-async def visit(base: str, *, size: tuple[int, int] = DESKTOP) -> AsyncIterator[Visit]:
+async def visit(
+    base: str, *, size: tuple[int, int] = DESKTOP, password: str = PASSWORD
+) -> AsyncIterator[Visit]:
     """Logged in as admin."""
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -85,7 +87,7 @@ async def visit(base: str, *, size: tuple[int, int] = DESKTOP) -> AsyncIterator[
         context.on("request", found.note_request)
         page = await found.open("login")
         await page.get_by_label("User").fill("admin")
-        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_label("Password").fill(password)
         await page.get_by_role("button", name="Log in").click()
         await page.wait_for_url("**/det/")
         yield found

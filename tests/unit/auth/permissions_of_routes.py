@@ -289,8 +289,10 @@ GET /windlass/jobs/{job_id}
 GET /windlass/jobs/{job_id}/explain
 GET /tasks
 GET //tasks
+GET /windlass/fleet/batch-jobs
 GET /windlass/fleet/budgets
 GET /windlass/fleet/costs
+GET /windlass/fleet/decisions
 GET /windlass/pools
 GET //prom/det-state-metrics
 seen: VIEW_EXPERIMENT_ARTIFACTS >

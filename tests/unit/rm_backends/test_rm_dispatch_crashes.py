@@ -106,6 +106,12 @@ def test_a_listing_that_leaves_out_a_job_doubles_and_ends_nothing(
         assert (lease.site_state, lease.ends_at) == (
             ("PENDING", None) if holds_back else ("RUNNING", batch.site.ends_at)
         )
+        (view,) = batch.dispatcher.batch_jobs()
+        assert (view.allocation_id, view.purpose, view.slots) == (ID, "run", 4)
+        assert (view.job_id, view.site_state) == (lease.job_id, lease.site_state)
+        assert (view.stage, bool(view.reason)) == (
+            ("queued", True) if holds_back else ("running", False)
+        )
 
     play(scenario)
 

@@ -3555,6 +3555,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/fleet/batch-jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Those that are not over, of pools that the caller is shown: the newest first. */
+        get: operations["windlass_batch_jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/fleet/budgets": {
         parameters: {
             query?: never;
@@ -3581,6 +3598,23 @@ export interface paths {
         };
         /** @description By default of the current month. Sums by month are of all months. */
         get: operations["windlass_costs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/fleet/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Of pools that the caller is shown, the newest first. Kept for 90 days. */
+        get: operations["windlass_decisions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4759,6 +4793,14 @@ export interface components {
             state: string;
             system: string;
         };
+        BatchJobRun: {
+            allocationId: string;
+            jobId: string;
+            name: string;
+        };
+        BatchJobsReply: {
+            jobs: components["schemas"]["FleetBatchJob"][];
+        };
         BeginBake: {
             /** @default  */
             instanceType?: string;
@@ -5100,6 +5142,12 @@ export interface components {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
             };
         };
+        /** @enum {string} */
+        DecisionKind: "launched" | "ended" | "moved" | "cancelled" | "refused";
+        DecisionsReply: {
+            decisions: components["schemas"]["FleetDecision"][];
+            pagination: components["schemas"]["Pagination"];
+        };
         DeleteCheckpoints: {
             /** @default [] */
             checkpointUuids?: string[];
@@ -5377,6 +5425,51 @@ export interface components {
             searcherType: string;
             unmanaged: boolean;
         };
+        FleetBatchJob: {
+            account: string;
+            /** Format: date-time */
+            createdAt: string;
+            endsAt: string | null;
+            jobId: string;
+            name: string;
+            nodeNames: string[];
+            nodes: number;
+            pool: string;
+            purpose: components["schemas"]["JobPurpose"];
+            queue: string;
+            reason: string;
+            runs: number;
+            siteState: string;
+            slots: number;
+            stage: components["schemas"]["JobStage"];
+            startsAt: string | null;
+            system: string;
+            user: string;
+            walltimeS: number | null;
+            work: components["schemas"]["BatchJobRun"][];
+        };
+        FleetDecision: {
+            alternatives: components["schemas"]["WeighedAlternative"][];
+            /** Format: date-time */
+            firstAt: string;
+            id: string;
+            instances: string[];
+            jobs: string[];
+            kind: components["schemas"]["DecisionKind"];
+            /** Format: date-time */
+            lastAt: string;
+            machines: number;
+            offer: string;
+            pool: string;
+            reason: string;
+            runs: number;
+            said: string;
+            slots: number;
+            stands: boolean;
+            times: number;
+            usdPerHour: number | null;
+            weighed: number;
+        };
         FleetOffer: {
             bootIsLearned: boolean;
             bootS: number;
@@ -5645,6 +5738,8 @@ export interface components {
             weight: number;
             workspaceId: number;
         };
+        /** @enum {string} */
+        JobPurpose: "run" | "machines";
         JobReply: {
             job: components["schemas"]["Job"];
         };
@@ -5652,6 +5747,8 @@ export interface components {
             jobs: components["schemas"]["Job"][];
             pagination: components["schemas"]["Pagination"];
         };
+        /** @enum {string} */
+        JobStage: "submitting" | "queued" | "starting" | "running" | "paused" | "ending";
         /** @enum {string} */
         JobState: "STATE_UNSPECIFIED" | "STATE_QUEUED" | "STATE_SCHEDULED" | "STATE_SCHEDULED_BACKFILLED";
         JobSummary: {
@@ -7783,6 +7880,14 @@ export interface components {
         };
         WebhooksReply: {
             webhooks: components["schemas"]["WebhookJson"][];
+        };
+        WeighedAlternative: {
+            launched: number;
+            machines: number;
+            offer: string;
+            usdPerHour: number | null;
+            usdPerWorkHour: number | null;
+            whyNot: string;
         };
         WeighedOffer: {
             launched: number;
@@ -16622,6 +16727,35 @@ export interface operations {
             };
         };
     };
+    windlass_batch_jobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchJobsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_budgets: {
         parameters: {
             query?: never;
@@ -16673,6 +16807,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CostsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_decisions: {
+        parameters: {
+            query?: {
+                /** @description That one alone. */
+                id?: string;
+                /** @description Its runs were what machines were for. */
+                job?: string;
+                kind?: components["schemas"]["DecisionKind"] | null;
+                limit?: number;
+                /** @description Launched, moved or ended by it. */
+                machine?: string;
+                offset?: number;
+                pool?: string;
+                since?: string | null;
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecisionsReply"];
                 };
             };
             /** @description Failure */

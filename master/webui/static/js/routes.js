@@ -61,6 +61,10 @@ const ROUTES = [
   route("fleet", () => import("./pages/fleet_timeline.js")),
   route("fleet/timeline", () => import("./pages/fleet_timeline.js")),
   route("fleet/offers", () => import("./pages/fleet_offers.js")),
+  route("fleet/decisions", () => import("./pages/fleet_decisions.js")),
+  route("fleet/plan", () => import("./pages/fleet_plan.js")),
+  route("fleet/batch-jobs", () => import("./pages/batch_jobs.js")),
+  route("resourcepool/:pool/:tab?", () => import("./pages/pool.js")),
   route("clusters/historical-usage", () => import("./pages/usage.js")),
   route("clusters/logs", () => import("./pages/master_log.js")),
 ];

@@ -359,6 +359,14 @@ async def test_what_queues_says_why(case: FakePilotCase) -> None:
         "Slurm job 1 is pending: Resources (no nodes of that shape are free)"
     )
     assert group.accepted.starts_at == int(case.slurm.jobs[1].start)
+    (view,) = case.provider.batch_jobs()
+    assert (view.purpose, view.stage, view.site_state, view.nodes) == (
+        "machines",
+        "queued",
+        "PENDING",
+        2,
+    )
+    assert (view.reason, view.starts_at) == (group.accepted.reason, group.accepted.starts_at)
 
 
 async def test_a_launch_is_one_job_of_all_its_nodes(case: FakePilotCase) -> None:
@@ -366,6 +374,8 @@ async def test_a_launch_is_one_job_of_all_its_nodes(case: FakePilotCase) -> None
     (job,) = case.slurm.jobs.values()
     assert job.nodes == 3
     assert result.instance_ids == tuple(f"{job.name}-{n}" for n in range(3))
+    (view,) = case.provider.batch_jobs()
+    assert (view.name, view.stage, view.agents) == (job.name, "running", result.instance_ids)
     assert job.name.startswith("wp-")
 
 

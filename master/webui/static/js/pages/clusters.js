@@ -91,7 +91,7 @@ const Pool = component(
     h(
       "section",
       { class: "pool", "aria-label": `Pool ${pool.name}` },
-      h("h2", null, pool.name),
+      h("h2", null, h("a", { href: href(`resourcepool/${encodeURIComponent(pool.name)}`) }, pool.name)),
       pool.description && h("p", { class: "note" }, pool.description),
       h(
         "p",

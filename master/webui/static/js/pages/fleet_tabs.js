@@ -8,6 +8,9 @@ import { Tabs } from "../widgets/tabs.js";
 const TABS = /** @type {const} */ ([
   { id: "fleet/timeline", title: "Machines" },
   { id: "fleet/offers", title: "Offers" },
+  { id: "fleet/decisions", title: "Decisions" },
+  { id: "fleet/plan", title: "What if" },
+  { id: "fleet/batch-jobs", title: "Batch jobs" },
   { id: "costs", title: "Costs" },
   { id: "clusters/historical-usage", title: "Usage" },
   { id: "clusters/logs", title: "Master log" },

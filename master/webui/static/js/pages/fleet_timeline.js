@@ -5,7 +5,7 @@ import { count, duration } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { usd } from "../money.js";
-import { address, choose } from "../router.js";
+import { address, choose, go, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { Table } from "../widgets/table.js";
@@ -91,6 +91,11 @@ const COLUMNS = [
   { id: "offer", title: "Offer", width: "minmax(110px, 1fr)", isMinor: true, cell: offer },
 ];
 
+/** What was decided about it. @param {string} machine */
+function decisionsOf(machine) {
+  return href("fleet/decisions", { machine });
+}
+
 /** @param {Life} life @returns {import("../widgets/timeline.js").Bar} */
 function barOf(life) {
   return {
@@ -136,6 +141,7 @@ export default component(
           columns: COLUMNS,
           source: { ...listed(data?.machines ?? null, error), refresh },
           rowKey: (one) => one.id,
+          link: (one) => decisionsOf(one.id),
           empty: h(
             "p",
             null,
@@ -178,11 +184,18 @@ const Drawn = component(
           h("li", { key: market }, `${["blue", "orange", "green", "pink"][at % 4]}: ${market.replaceAll("_", "-")}`),
         ),
       ),
-      Timeline({ bars: machines.map(barOf), groups: markets, from: Date.parse(since), to: Date.parse(until) }),
+      Timeline({
+        bars: machines.map(barOf),
+        groups: markets,
+        from: Date.parse(since),
+        to: Date.parse(until),
+        open: (machine) => go(decisionsOf(machine)),
+      }),
       h(
         "p",
         { class: "note" },
         "Machines that exist, and those that are gone and not wholly booked yet. What others cost: Costs, by instance.",
+        " A machine opens what was decided about it.",
       ),
     );
   },

@@ -14,6 +14,20 @@ import { State } from "../widgets/state.js";
 /** @typedef {import("../store.js").Schemas} Schemas */
 /** @typedef {Schemas["ExplanationReply"]} Explanation */
 
+/** Why it waits is up to those who buy machines. @type {Set<Schemas["ReasonKind"]>} */
+const OF_MACHINES = new Set([
+  "launching",
+  "no_capacity",
+  "queued_at_provider",
+  "quota",
+  "at_limit",
+  "over_budget",
+  "throttled",
+  "unreachable",
+  "credentials",
+  "misconfigured",
+]);
+
 /** @param {string} jobId */
 export function useExplanation(jobId) {
   return useLive(`job ${jobId}`, (signal) =>
@@ -38,7 +52,7 @@ export const Explained = component(
       null,
       h("p", null, Owner({ job }), ` ${text}.`),
       lastRelease && h("p", { class: "note" }, `Last preemption: ${lastRelease}`),
-      waiting.map((one) => Waiting({ key: one.allocationId, one })),
+      waiting.map((one) => Waiting({ key: one.allocationId, jobId: job.jobId, one })),
       waitingTotal > waiting.length &&
         h("p", { class: "note" }, `${count(waitingTotal - waiting.length, "more request")} of it waiting.`),
       holding.map((one) => Holding({ key: one.allocationId, one })),
@@ -58,13 +72,20 @@ export const Owner = component(
 );
 
 const Waiting = component(
-  /** @param {{ one: Schemas["WaitingAllocation"] }} props */
-  ({ one }) =>
+  /** @param {{ jobId: string, one: Schemas["WaitingAllocation"] }} props */
+  ({ jobId, one }) =>
     h(
       "section",
       null,
       h("h2", null, `${one.name} waits`),
       h("p", null, one.reason?.text ?? ""),
+      one.reason &&
+        OF_MACHINES.has(one.reason.kind) &&
+        h(
+          "p",
+          null,
+          h("a", { href: href("fleet/decisions", { job: jobId }) }, "What was decided about machines for it"),
+        ),
       Facts({
         facts: [
           ["What would help", one.advice],

@@ -20,7 +20,7 @@ import { JobActions } from "./queue_actions.js";
 /** @typedef {{ position: number, job: Schemas["Job"] | Schemas["LimitedJob"] }} Queued */
 
 /** @type {import("../widgets/table.js").Column<Queued>[]} */
-const COLUMNS = [
+export const COLUMNS = [
   {
     id: "job",
     title: "# · Job",

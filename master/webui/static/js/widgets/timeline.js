@@ -53,8 +53,9 @@ export const Timeline = component(
    * @param {string[]} props.groups in the order of their colours
    * @param {number} props.from
    * @param {number} props.to
+   * @param {(id: string) => void} [props.open] of a bar that is clicked
    */
-  ({ bars, groups, from, to }) => {
+  ({ bars, groups, from, to, open }) => {
     const box = useRef(/** @type {HTMLDivElement | null} */ (null));
     const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
     const [view, setView] = useState({ scrollPx: 0, widthPx: 0 });
@@ -92,12 +93,19 @@ export const Timeline = component(
       paint.axis();
     }, [bars, groups, from, to, view, viewPx, labelPx, theme.value]);
 
+    const barAt = (/** @type {MouseEvent} */ event, /** @type {DOMRect} */ place) => {
+      const index = Math.floor((event.clientY - place.top - AXIS_PX + view.scrollPx) / ROW_PX);
+      return event.clientY - place.top < AXIS_PX ? undefined : bars[index];
+    };
+    const press = (/** @type {MouseEvent} */ event) => {
+      const bar = canvas.current && barAt(event, canvas.current.getBoundingClientRect());
+      if (bar) open?.(bar.id);
+    };
     const point = (/** @type {MouseEvent} */ event) => {
       const element = canvas.current;
       if (!element) return;
       const place = element.getBoundingClientRect();
-      const index = Math.floor((event.clientY - place.top - AXIS_PX + view.scrollPx) / ROW_PX);
-      const bar = event.clientY - place.top < AXIS_PX ? undefined : bars[index];
+      const bar = barAt(event, place);
       const share = (event.clientX - place.left - labelPx) / (view.widthPx - labelPx);
       const moment = from + share * (to - from);
       const span = bar?.spans.find((one) => one.start <= moment && moment < one.end);
@@ -109,7 +117,7 @@ export const Timeline = component(
       h(
         "div",
         { style: { height: `${bars.length * ROW_PX + AXIS_PX}px` } },
-        h("canvas", { ref: canvas, onMouseMove: point }),
+        h("canvas", { ref: canvas, onMouseMove: point, onClick: press }),
       ),
     );
   },

@@ -1,0 +1,1 @@
+"""What was decided about machines, and why: written together with what follows from it."""

@@ -27,7 +27,7 @@ SILENT_S = 70.0
 MAX_REPLIES = 1_000
 """Answers that wait: a page that asks and does not read is sent away."""
 
-NORMAL, GOING_AWAY, POLICY_VIOLATION = 1000, 1012, 1008
+POLICY_VIOLATION = 1008
 SESSION_OVER, TOO_SLOW, SILENT = 4001, 4008, 4009
 
 
@@ -58,9 +58,9 @@ class LiveClient:
         self._pace_s = PACE_S
         self._woken = asyncio.Event()
         now = asyncio.get_running_loop().time()
-        self._news_after = self._beat_at = self._heard_at = now
+        self._news_after = self._heard_at = now
+        self._beat_at = now + BEAT_S
         self._reply(hello=dict(hello) | {"now": clock.now().isoformat()})
-        self._beat_at += BEAT_S
 
     def heard(self) -> None:
         """It has said something."""
@@ -111,23 +111,32 @@ class LiveClient:
         """The next message; None: it is to be sent away, as `closed` says."""
         loop = asyncio.get_running_loop()
         while self.closed is None:
-            now = loop.time()
-            if self._replies:
-                return self._replies.popleft()
-            if self._news and now >= self._news_after:
-                return self._take_news(now)
-            if now >= self._beat_at:
-                self._beat_at = now + BEAT_S
-                if now - self._heard_at > SILENT_S:
-                    self.close(SILENT, "the page does not answer")
-                    break
-                return _text(now=self._clock.now().isoformat())
-            until = min(self._beat_at, self._news_after) if self._news else self._beat_at
+            message = self.take(loop.time())
+            if message is not None:
+                return message
             self._woken.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(self._next_at):
                     await self._woken.wait()
         return None
+
+    def take(self, now: float) -> str | None:
+        """What is to be sent at this time of the event loop, if anything is."""
+        if self._replies:
+            return self._replies.popleft()
+        if self._news and now >= self._news_after:
+            return self._take_news(now)
+        if now < self._beat_at:
+            return None
+        self._beat_at = now + BEAT_S
+        if now - self._heard_at > SILENT_S:
+            self.close(SILENT, "the page does not answer")
+            return None
+        return _text(now=self._clock.now().isoformat())
+
+    @property
+    def _next_at(self) -> float:
+        return min(self._beat_at, self._news_after) if self._news else self._beat_at
 
     def _take_news(self, now: float) -> str:
         told, self._news = sorted(self._news), set()

@@ -13,6 +13,7 @@ from master.store.touches import Subject, Touch
 OF_THE_CLUSTER: Mapping[Subject, Sequence[str]] = {
     Subject.USERS: ("users",),
     Subject.GROUPS: ("groups",),
+    Subject.LOGINS: ("logins",),
     Subject.QUEUE: ("queue", "cluster"),
     Subject.CLUSTER: ("cluster",),
     Subject.FLEET: ("fleet", "queue", "cluster"),

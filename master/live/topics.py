@@ -57,6 +57,7 @@ TOPICS: Mapping[str, TopicKind] = {
     "webhooks": TopicKind(Action.VIEW_WEBHOOKS, "webhooks and their deliveries"),
     "users": TopicKind(Action.VIEW_USERS, "users"),
     "groups": TopicKind(Action.VIEW_ALL_GROUPS, "groups, roles and who holds them"),
+    "logins": TopicKind(Action.VIEW_TOKENS, "sessions and tokens of all users"),
     "user": _one(Action.MANAGE_SESSIONS, "sessions, tokens and settings of a user"),
     OWN_TOPIC: TopicKind(Action.USE_SESSION, "the same of the caller, and their rights"),
     "master": TopicKind(Action.VIEW_CLUSTER, "what changes only with a restart of the master"),
@@ -77,7 +78,7 @@ class Topic(NamedTuple):
     @property
     def target(self) -> Target | None:
         """What the right is asked for at the beginning; None: it must be looked up."""
-        if self.name == "user":
+        if self.name in ("user", OWN_TOPIC):
             return Target(kind="user", id=self.id or 0, owner_id=int(self.id or 0))
         return ANYWHERE if self.id is None else None
 

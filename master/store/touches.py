@@ -39,6 +39,7 @@ class Subject(StrEnum):
     USERS = auto()
     """Of this and of those that follow there is one."""
     GROUPS = auto()
+    LOGINS = auto()
     QUEUE = auto()
     CLUSTER = auto()
     FLEET = auto()
@@ -118,8 +119,8 @@ SOURCES: Mapping[Table, Sequence[Source]] = {
     tables.WebhookTrigger: (Source(Subject.WEBHOOKS, "webhook_id", tables.Webhook),),
     tables.WebhookEvent: (Source(Subject.WEBHOOKS, "webhook_id", tables.Webhook),),
     tables.User: (Source(Subject.USERS), _of_user("id")),
-    tables.UserSession: (_of_user(),),
-    tables.AccessToken: (_of_user(),),
+    tables.UserSession: (_of_user(), Source(Subject.LOGINS)),
+    tables.AccessToken: (_of_user(), Source(Subject.LOGINS)),
     tables.UserSetting: (_of_user(),),
     tables.WorkspacePin: (_of_user(),),
     tables.ProjectVisit: (_of_user(),),

@@ -94,7 +94,7 @@ function Work(one) {
 export default component(
   /** @param {import("../routes.js").PageProps} _props */
   (_props) => {
-    const { data, error, refresh } = useLive("batch jobs", (signal) =>
+    const { data, error, refresh } = useLive("fleet: batch jobs", (signal) =>
       ok(api.GET("/api/v1/windlass/fleet/batch-jobs", { signal })),
     );
     return FleetPage({

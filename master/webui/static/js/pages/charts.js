@@ -16,7 +16,7 @@ const COUNTS = [1, 10, 25, MOST_CURVES, 100, 200];
 
 /** @param {number} id @param {number} limit */
 export function useBestTrials(id, limit) {
-  return useLive(`best ${limit} trials of experiment ${id}`, async (signal) =>
+  return useLive(`trials ${id}: best ${limit}`, async (signal) =>
     ok(
       api.GET("/api/v1/experiments/{experiment_id}/trials", {
         params: { path: { experiment_id: id }, query: { limit, sortBy: "SORT_BY_BEST_VALIDATION_METRIC" } },

@@ -101,16 +101,13 @@ export const Checkpoints = component(
       orderBy: descending ? /** @type {const} */ ("ORDER_BY_DESC") : /** @type {const} */ ("ORDER_BY_ASC"),
       states,
     };
-    const source = useWindows(
-      `checkpoints of ${kind} ${id} ${JSON.stringify(asked)}`,
-      async (offset, limit, signal) => {
-        const params = { path: { id }, query: { ...asked, offset, limit } };
-        const found = await (kind === "trial"
-          ? ok(api.GET("/api/v1/trials/{id}/checkpoints", { params, signal }))
-          : ok(api.GET("/api/v1/experiments/{id}/checkpoints", { params, signal })));
-        return { rows: found.checkpoints, total: found.pagination.total };
-      },
-    );
+    const source = useWindows(`${kind} ${id}: checkpoints ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
+      const params = { path: { id }, query: { ...asked, offset, limit } };
+      const found = await (kind === "trial"
+        ? ok(api.GET("/api/v1/trials/{id}/checkpoints", { params, signal }))
+        : ok(api.GET("/api/v1/experiments/{id}/checkpoints", { params, signal })));
+      return { rows: found.checkpoints, total: found.pagination.total };
+    });
     const done = () => {
       setSelected(new Map());
       source.refresh();
@@ -202,7 +199,7 @@ const Register = component(
   /** @param {{ checkpoint: Checkpoint, workspace: number | undefined }} props */
   ({ checkpoint: { uuid }, workspace }) => {
     const may = useRights();
-    const models = useLive("names of models", async (signal) => {
+    const models = useLive("models: their names", async (signal) => {
       const query = { limit: 500, archived: false, sortBy: /** @type {const} */ ("SORT_BY_NAME") };
       return (await ok(api.GET("/api/v1/models", { params: { query }, signal }))).models;
     }).data;

@@ -25,7 +25,7 @@ export const Code = component(
     const { query } = address.value;
     const wanted = query.get("find") ?? "";
     const live = useLive(
-      `code of experiment ${experiment}`,
+      `me: code of ${experiment}`,
       async (signal) =>
         (await ok(api.GET("/api/v1/experiments/{experiment_id}/file_tree", { params: { path }, signal }))).files,
       once,
@@ -74,7 +74,7 @@ const Hits = component(
   /** @param {{ experiment: number, text: string, link: (file: string, line: number) => string }} props */
   ({ experiment, text, link }) => {
     const live = useLive(
-      `lines of experiment ${experiment} with ${text}`,
+      `me: lines of ${experiment} with ${text}`,
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/experiments/{experiment_id}/code/find", {
@@ -118,7 +118,7 @@ const File = component(
     const isText = file?.contentType.startsWith("text/") ?? false;
     const isShown = file !== undefined && isText && file.contentLength <= LARGEST_SHOWN;
     const live = useLive(
-      `file ${path} of experiment ${experiment}`,
+      `me: file of ${experiment} ${path}`,
       async () => (isShown ? await contentOf(experiment, path) : new Uint8Array()),
       once,
     );

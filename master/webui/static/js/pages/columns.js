@@ -29,7 +29,7 @@ export const METRIC = "metric";
 /** @param {number} id @param {string} metric `group.name`; empty: the searcher's @param {boolean} isOver */
 export function useColumns(id, metric, isOver) {
   return useLive(
-    `columns of experiment ${id} ${metric}`,
+    `trials ${id}: columns ${metric}`,
     (signal) =>
       ok(
         api.GET("/api/v1/windlass/experiments/{id}/trial-columns", {

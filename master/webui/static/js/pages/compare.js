@@ -37,7 +37,7 @@ export default component(
     const asked = experiments.length ? { experimentIds: experiments } : { trialIds: trials };
     const ids = [...experiments, ...trials];
     const live = useLive(
-      `comparison ${JSON.stringify(asked)} ${all}`,
+      `experiments: comparison ${JSON.stringify(asked)} ${all}`,
       async (signal) =>
         ids.length
           ? ok(

@@ -56,7 +56,7 @@ const Difference = component(
   /** @param {{ from: number, to: number }} props */
   ({ from, to }) => {
     const { data, error, refresh } = useLive(
-      `difference of ${from} and ${to}`,
+      `me: difference of ${from} and ${to}`,
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/experiments/{id}/difference", {

@@ -55,7 +55,7 @@ export const OriginsOf = component(
   /** @param {{ experiment: number }} props */
   ({ experiment }) => {
     const live = useLive(
-      `origins of experiment ${experiment}`,
+      `me: origins of ${experiment}`,
       (signal) =>
         ok(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: experiment } }, signal })),
       { everyMs: EVERY_MS },

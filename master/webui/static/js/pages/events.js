@@ -36,7 +36,7 @@ const TRIAL = {
 export const Events = component(
   /** @param {{ of: Of }} props */
   ({ of: { kind, id } }) => {
-    const source = useWindows(`events of ${kind} ${id}`, async (offset, limit, signal) => {
+    const source = useWindows(`${kind} ${id}: events`, async (offset, limit, signal) => {
       const query = { offset, limit, orderBy: /** @type {const} */ ("ORDER_BY_DESC") };
       const found = await (kind === "trial"
         ? ok(

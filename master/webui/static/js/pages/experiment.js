@@ -60,7 +60,7 @@ export default component(
     const id = Number(params.experiment);
     const tab = params.tab ?? "overview";
     const { data, error, refresh } = useLive(
-      `experiment ${id}`,
+      `experiment ${id} + queue`,
       async (signal) =>
         (await ok(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })))
           .experiment,

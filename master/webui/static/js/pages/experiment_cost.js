@@ -9,7 +9,7 @@ const EVERY_MS = 30_000;
 /** For its header; empty if it has cost nothing. @param {number} id @returns {import("../widgets/facts.js").Fact} */
 export function useCost(id) {
   const { data } = useLive(
-    `cost of experiment ${id}`,
+    `costs: of experiment ${id}`,
     (signal) => ok(api.GET("/api/v1/windlass/experiments/{id}/cost", { params: { path: { id } }, signal })),
     { everyMs: EVERY_MS },
   );

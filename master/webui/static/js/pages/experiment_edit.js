@@ -65,7 +65,7 @@ const Move = component(
   /** @param {{ experiment: Experiment, done: () => void }} props */
   ({ experiment: { id, projectId }, done }) => {
     const projects = useLive(
-      "names of projects",
+      "workspaces: names of projects",
       async (signal) => {
         const query = { limit: 1000, archived: false };
         const path = { id: 0 };

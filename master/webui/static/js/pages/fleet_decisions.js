@@ -96,12 +96,14 @@ export default component(
     const kind = kindOf(query.get("kind") ?? "");
     const chosen = query.get("decision") ?? "";
     const wanted = { pool, machine, job, ...(kind ? { kind } : {}) };
-    const source = useWindows(`decisions ${JSON.stringify(wanted)}`, async (offset, limit, signal) => {
+    const source = useWindows(`fleet: decisions ${JSON.stringify(wanted)}`, async (offset, limit, signal) => {
       const params = { query: { ...wanted, offset, limit } };
       const found = await ok(api.GET("/api/v1/windlass/fleet/decisions", { params, signal }));
       return { rows: found.decisions, total: found.pagination.total };
     });
-    const { data: pools } = useLive("resource pools", (signal) => ok(api.GET("/api/v1/resource-pools", { signal })));
+    const { data: pools } = useLive("cluster: names of pools", (signal) =>
+      ok(api.GET("/api/v1/resource-pools", { signal })),
+    );
     useLayoutEffect(() => bind({ Escape: () => choose({ decision: "" }) }), []);
     return FleetPage({
       current: "fleet/decisions",
@@ -170,7 +172,7 @@ const Only = component(
 const One = component(
   /** @param {{ id: string }} props */
   ({ id }) => {
-    const live = useLive(`decision ${id}`, (signal) =>
+    const live = useLive(`fleet: decision ${id}`, (signal) =>
       ok(api.GET("/api/v1/windlass/fleet/decisions", { params: { query: { id } }, signal })),
     );
     if (!live.data) return pending(live);

@@ -64,7 +64,7 @@ export default component(
     const may = useRights()("CREATE_EXPERIMENT", { anybody: true });
     const isAsked = asked.slots > 0;
     const live = useLive(
-      `plan ${isAsked ? JSON.stringify(asked) : ""}`,
+      `fleet: plan ${isAsked ? JSON.stringify(asked) : ""}`,
       (signal) => (isAsked ? whatIf(asked, signal) : ok(api.GET("/api/v1/windlass/fleet/plan", { signal }))),
       { everyMs: EVERY_MS, isOver: (found) => typeof found === "string" },
     );
@@ -90,7 +90,9 @@ export default component(
 const Question = component(
   /** @param {{ asked: Asked }} props */
   ({ asked }) => {
-    const { data: pools } = useLive("resource pools", (signal) => ok(api.GET("/api/v1/resource-pools", { signal })));
+    const { data: pools } = useLive("cluster: names of pools", (signal) =>
+      ok(api.GET("/api/v1/resource-pools", { signal })),
+    );
     const number = (/** @type {string} */ name, /** @type {string} */ value, /** @type {number} */ max) =>
       Typed({ value, onChange: (text) => choose({ [name]: text }), attributes: { type: "number", min: 1, max } });
     return h(

@@ -46,8 +46,9 @@ export const MetricCharts = component(
     const chosen = only ? [only] : namesOf(query.get("metrics"));
     const shown = known.filter((metric) => !chosen.length || chosen.includes(metric)).slice(0, MOST_METRICS);
     const ids = trials.map((trial) => trial.id).sort((a, b) => a - b);
+    const topic = ids.length === 1 ? `trial ${ids[0]}` : `trials ${trials[0]?.experimentId ?? 0}`;
     const { data, error, refresh } = useLive(
-      `metrics ${ids.join()} ${shown.join()}`,
+      `${topic}: metrics ${ids.join()} ${shown.join()}`,
       async (signal) => {
         const experiment = trials[0]?.experimentId;
         if (!shown.length || experiment === undefined) return { metrics: [] };

@@ -34,7 +34,7 @@ export default component(
   /** @param {import("../routes.js").PageProps} _props */
   (_props) => {
     const query = address.value.query.toString();
-    const live = useLive(`new ${query}`, (signal) => beginning(new URLSearchParams(query), signal), {
+    const live = useLive(`me: new ${query}`, (signal) => beginning(new URLSearchParams(query), signal), {
       isOver: () => true,
       everyMs: NEVER_MS,
     });
@@ -146,7 +146,7 @@ function useChecks({ text, project, template }, continues) {
   }, [wanted]);
   const body = /** @type {Schemas["PreviewExperiment"]} */ (JSON.parse(asked));
   const { data, error } = useLive(
-    asked,
+    `fleet: preview of ${asked}`,
     (signal) => ok(api.POST("/api/v1/windlass/experiments/preview", { body, signal })),
     { everyMs: PLAN_EVERY_MS },
   );

@@ -12,7 +12,7 @@ const MOST = 500;
 export const Places = component(
   /** @param {{ draft: Chosen, change: (changes: Partial<Chosen>) => void }} props */
   ({ draft, change }) => {
-    const { data } = useLive("names of templates", readTemplates, { everyMs: EVERY_MS });
+    const { data } = useLive("templates: their names", readTemplates, { everyMs: EVERY_MS });
     const templates = (data ?? []).map(({ name }) => ({ value: name, text: name }));
     return h(
       "div",
@@ -35,7 +35,7 @@ export const Places = component(
 export const ProjectChoice = component(
   /** @param {{ value: number, nothing: string, onChange: (id: number) => void }} props nothing: what 0 stands for */
   ({ value, nothing, onChange }) => {
-    const { data } = useLive("open projects", readProjects, { everyMs: EVERY_MS });
+    const { data } = useLive("workspaces: open projects", readProjects, { everyMs: EVERY_MS });
     const projects = (data ?? []).map(({ id, workspaceName, name }) => ({
       value: String(id),
       text: `${workspaceName} / ${name}`,

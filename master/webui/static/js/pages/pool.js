@@ -36,7 +36,7 @@ export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
     const name = params.pool ?? "";
-    const { data, error, refresh } = useLive("resource pools", (signal) =>
+    const { data, error, refresh } = useLive("cluster: names of pools", (signal) =>
       ok(api.GET("/api/v1/resource-pools", { signal })),
     );
     useEffect(() => void (document.title = `Pool ${name} · Windlass`), [name]);
@@ -90,7 +90,7 @@ function part(pool, tab) {
 const Jobs = component(
   /** @param {{ pool: Pool, isActive: boolean }} props */
   ({ pool, isActive }) => {
-    const source = useWindows(`${isActive ? "active" : "queued"} of ${pool.name}`, async (offset, limit, signal) => {
+    const source = useWindows(`queue: ${pool.name} ${isActive}`, async (offset, limit, signal) => {
       /** @type {("STATE_SCHEDULED" | "STATE_SCHEDULED_BACKFILLED" | "STATE_QUEUED")[]} */
       const states = isActive ? ["STATE_SCHEDULED", "STATE_SCHEDULED_BACKFILLED"] : ["STATE_QUEUED"];
       const query = { resourcePool: pool.name, states, offset, limit };

@@ -21,7 +21,7 @@ export const PoolBindings = component(
   ({ pool }) => {
     const may = useRights()("MODIFY_RP_WORKSPACE_BINDINGS");
     const path = { resource_pool_name: pool.name };
-    const live = useLive(`bindings of ${pool.name}`, async (signal) => {
+    const live = useLive(`workspaces + cluster: bindings of ${pool.name}`, async (signal) => {
       const [bound, { workspaces }] = await Promise.all([
         ok(api.GET(BINDINGS, { params: { path }, signal })),
         ok(api.GET("/api/v1/workspaces", { signal })),

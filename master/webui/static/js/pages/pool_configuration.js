@@ -44,7 +44,7 @@ export const PoolConfiguration = component(
 const Section = component(
   /** @param {{ name: string }} props */
   ({ name }) => {
-    const live = useLive("configuration", (signal) => ok(api.GET("/api/v1/master/config", { signal })), {
+    const live = useLive("master: configuration", (signal) => ok(api.GET("/api/v1/master/config", { signal })), {
       everyMs: EVERY_MS,
     });
     if (!live.data) return pending(live);

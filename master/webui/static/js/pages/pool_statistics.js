@@ -48,7 +48,7 @@ async function read(signal, pool) {
 export const PoolStatistics = component(
   /** @param {{ pool: Schemas["ResourcePool"] }} props */
   ({ pool }) => {
-    const { data, error, refresh } = useLive(`statistics of ${pool.name}`, (signal) => read(signal, pool.name), {
+    const { data, error, refresh } = useLive(`queue: statistics of ${pool.name}`, (signal) => read(signal, pool.name), {
       everyMs: EVERY_MS,
     });
     if (!data) return pending({ error, refresh });

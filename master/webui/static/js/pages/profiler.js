@@ -33,7 +33,7 @@ export const Profiler = component(
   /** @param {{ trial: number, isOver: boolean }} props */
   ({ trial, isOver }) => {
     const live = useLive(
-      `profile of trial ${trial}`,
+      `trial ${trial}: profile`,
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/trials/{trial_id}/profile", {

@@ -23,7 +23,7 @@ export const SearchTab = component(
   ({ experiment, isOver }) => {
     const { id } = experiment;
     const { data, error, refresh } = useLive(
-      `search of experiment ${id}`,
+      `experiment ${id} + trials ${id}: search`,
       (signal) => ok(api.GET("/api/v1/windlass/experiments/{id}/searcher", { params: { path: { id } }, signal })),
       { isOver: () => isOver },
     );

@@ -56,7 +56,7 @@ const COLUMNS = [
 export const TrialRuns = component(
   /** @param {{ trial: number }} props */
   ({ trial }) => {
-    const { data } = useLive(`runs of trial ${trial}`, (signal) =>
+    const { data } = useLive(`trial ${trial}: runs`, (signal) =>
       ok(
         api.GET("/api/v1/windlass/trials/{trial_id}/allocations", {
           params: { path: { trial_id: trial }, query: { limit: MOST, orderBy: "ORDER_BY_DESC" } },

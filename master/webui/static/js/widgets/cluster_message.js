@@ -9,7 +9,7 @@ const EVERY_MS = 60_000;
 
 export const ClusterMessage = component(() => {
   const { data } = useLive(
-    "cluster message",
+    "master: cluster message",
     async (signal) => (await ok(api.GET("/api/v1/master/cluster_message", { signal }))).clusterMessage,
     { everyMs: EVERY_MS },
   );

@@ -5,6 +5,7 @@ import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { PLACES } from "../places.js";
 import { ROOT, address, go, href } from "../router.js";
+import { newVersion } from "../socket.js";
 import { isAway, isSessionOver, me, theme } from "../store.js";
 import { ClusterMessage } from "./cluster_message.js";
 import { KeyHelp } from "./key_help.js";
@@ -65,7 +66,14 @@ export const Shell = component(
           "The master does not answer. What is shown may be old; it is asked again.",
         ),
       ClusterMessage({}),
-      h("main", { id: "main", tabIndex: -1 }, children),
+      newVersion.value &&
+        h(
+          "p",
+          { class: "banner note", role: "status" },
+          `The master was updated to ${newVersion.value}. `,
+          h("button", { type: "button", class: "plain", onClick: () => location.reload() }, "Load this page again"),
+        ),
+      h("main", { id: "main", tabIndex: -1, class: isAway.value ? "stale" : "" }, children),
       Notices({}),
       over === "palette" && Palette({ onClose: close }),
       over === "keys" && KeyHelp({ onClose: close }),

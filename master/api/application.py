@@ -60,7 +60,7 @@ from master.api.webhooks import alerts as webhook_alerts
 from master.api.webhooks import routes as webhooks
 from master.api.windlass import bakes as windlass_bakes
 from master.api.windlass import costs as windlass_costs
-from master.api.windlass import external_searches
+from master.api.windlass import external_searches, log_finding
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
 from master.api.windlass import routes as windlass
@@ -131,6 +131,7 @@ ROUTES: Sequence[BaseRoute] = (
     *windlass.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,
+    *log_finding.router.routes,
     *windlass_costs.router.routes,
     *windlass_offers.router.routes,
     *windlass_plans.router.routes,

@@ -121,6 +121,10 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/tasks/count": READ,
     "GET /api/v1/tasks/{task_id}/logs/fields": READ,
     "GET /api/v1/trials/{trial_id}/logs/fields": READ,
+    **{
+        f"GET /api/v1/windlass/tasks/{{task_id}}/logs/{what}": READ
+        for what in ("counts", "search", "window")
+    },
     "GET /api/v1/trials/time-series": READ,
     "GET /api/v1/trials/{trial_id}/profiler/metrics": READ,
     "GET /api/v1/trials/{trial_id}/profiler/available_series": READ,
@@ -544,6 +548,7 @@ QUERIES = {
     "/api/v1/trials/metrics/training_metrics": "?trialIds={trial}",
     "/api/v1/trials/metrics/validation_metrics": "?trialIds={trial}",
     "/api/v1/trials/time-series": "?trialIds={trial}&metricNames=loss",
+    "/api/v1/windlass/tasks/{task_id}/logs/search": "?text=line",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
 }
 NAMES = [f"{method} {route.path_format}" for method, route in routes()]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from functools import cache
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Executable, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent_bootstrap.protocol import LogBatch
@@ -30,8 +31,8 @@ class DeleteSome:
     task_id: str
 
 
-Line: TypeAlias = tuple[object, ...]
-"""A row to insert, in the order of `_COLUMNS`."""
+Line: TypeAlias = tuple[int, str, int, *tuple[object, ...]]
+"""A row to insert, in the order of `_COLUMNS`: its id, its task, its microseconds, ..."""
 LogWork: TypeAlias = LogBatch | tuple[TaskLine, ...] | DeleteSome
 
 
@@ -144,19 +145,24 @@ def _insert(connection: Connection, rows: Sequence[Line]) -> None:
 
 
 def _count(connection: Connection, rows: Sequence[Line]) -> None:
-    found = Counter((task_id, cast("int", at) // MINUTE_US) for _, task_id, at, *_ in rows)
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    new = dialect.insert(LogCount)
+    found = Counter([(row[1], row[2] // MINUTE_US) for row in rows])
     connection.execute(
-        new.on_conflict_do_update(
-            index_elements=["task_id", "minute"],
-            set_={"lines": LogCount.lines + new.excluded.lines},
-        ),
+        _add_counts(connection.dialect.name),
         [
             {"task_id": task_id, "minute": minute, "lines": lines}
             for (task_id, minute), lines in found.items()
         ],
     )
+
+
+@cache
+def _add_counts(dialect_name: str) -> Executable:
+    dialect: Any = postgresql if dialect_name == "postgresql" else sqlite
+    new = dialect.insert(LogCount)
+    added: Executable = new.on_conflict_do_update(
+        index_elements=["task_id", "minute"], set_={"lines": LogCount.lines + new.excluded.lines}
+    )
+    return added
 
 
 _LINES = table_of(LogEntry)

@@ -11,7 +11,7 @@ const TALL_PX = 40;
 export const LogHistogram = component(
   /** @param {{ counts: Counts, hits: Map<string, number>, onTime: (moment: string) => void }} props */
   ({ counts: { counts, bucketS }, hits, onTime }) => {
-    const [chosen, choose] = useState(0);
+    const [chosen, choose] = useState(-1);
     const [first, last] = [counts[0], counts.at(-1)];
     if (!first || !last) return null;
     const place = (/** @type {string} */ start) =>
@@ -19,6 +19,7 @@ export const LogHistogram = component(
     const bars = place(last.start) + 1;
     const most = counts.reduce((found, { lines }) => Math.max(found, lines), 1);
     const at = Math.min(chosen, counts.length - 1);
+    const told = Math.max(0, at);
     const tell = (/** @type {number} */ index) => {
       const { start, lines } = counts[index] ?? first;
       const found = hits.get(start);
@@ -31,7 +32,7 @@ export const LogHistogram = component(
     /** @type {Record<string, number>} */
     const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: counts.length - 1 };
     const press = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Enter") go(at);
+      if (event.key === "Enter") go(told);
       const to = moves[event.key];
       if (to !== undefined) choose(Math.max(0, Math.min(counts.length - 1, to)));
       if (to !== undefined || event.key === "Enter") event.preventDefault();
@@ -45,8 +46,8 @@ export const LogHistogram = component(
         "aria-label": "Lines by time; Enter goes there",
         "aria-valuemin": 0,
         "aria-valuemax": counts.length - 1,
-        "aria-valuenow": at,
-        "aria-valuetext": tell(at),
+        "aria-valuenow": told,
+        "aria-valuetext": tell(told),
         onKeyDown: press,
       },
       counts.map(({ start, lines }, index) =>

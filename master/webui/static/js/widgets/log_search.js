@@ -81,7 +81,7 @@ export const SearchForm = component(
     return h(
       "form",
       {
-        class: "bar",
+        class: "bar search",
         role: "search",
         onSubmit: (event) => {
           event.preventDefault();

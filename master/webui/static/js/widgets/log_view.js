@@ -38,7 +38,7 @@ export const LogView = component(
     const box = useRef(/** @type {HTMLDivElement | null} */ (null));
     const [view, setView] = useState({ scrollPx: 0, viewPx: 400 });
     // The line at the top of the box, and how far: it stays there when lines come or go before it.
-    const top = useRef({ id: "", px: 0, place: "" });
+    const top = useRef({ id: "", px: 0, isMoved: false });
     const log = useLogLines(topic, read, { place, follows: follows && !isOver });
     const lines = log.here?.lines ?? [];
     const total = lines.length;
@@ -55,6 +55,7 @@ export const LogView = component(
       if (scrollTop < NEAR_PX) log.older();
       if (scrollHeight - scrollTop - clientHeight < NEAR_PX) log.newer();
     };
+    const moved = () => void (top.current.isMoved = true);
     const scrolled = () => {
       const element = box.current;
       if (!element) return;
@@ -63,18 +64,26 @@ export const LogView = component(
       look();
     };
     useEffect(() => setFollows(place === null), [JSON.stringify(place)]);
-    useLayoutEffect(() => {
+    /** To the line that was asked for, until somebody scrolls, or to the end; else what was in sight stays there. */
+    const settle = () => {
       const element = box.current;
       if (!element || !log.here) return;
-      const where = `${topic} ${JSON.stringify(place)}`;
-      const asked = place && top.current.place !== where ? indexOf(lines, place) : -1;
-      const same = top.current.id ? lines.findIndex((line) => line.id === top.current.id) : -1;
-      top.current.place = where;
-      if (asked >= 0) element.scrollTop = Math.max(0, asked * ROW_PX - element.clientHeight / 2);
+      const asked = place && !top.current.isMoved ? indexOf(lines, place) : -1;
+      const same = lines.findIndex((line) => line.id === top.current.id);
+      if (asked >= 0) element.scrollTop = asked * ROW_PX - element.clientHeight / 2;
       else if (follows) element.scrollTop = element.scrollHeight;
       else if (same >= 0) element.scrollTop = same * ROW_PX + top.current.px;
       look();
-    }, [log.here, follows]);
+    };
+    useLayoutEffect(() => void (top.current.isMoved = false), [topic, JSON.stringify(place)]);
+    useLayoutEffect(settle, [log.here, follows]);
+    const settled = useRef(settle);
+    settled.current = settle;
+    useLayoutEffect(() => {
+      const resized = new ResizeObserver(() => settled.current());
+      if (box.current) resized.observe(box.current);
+      return () => resized.disconnect();
+    }, []);
 
     const follow = (/** @type {boolean} */ wanted) => {
       setFollows(wanted);
@@ -125,6 +134,10 @@ export const LogView = component(
           "aria-label": label,
           "aria-live": "off",
           onScroll: scrolled,
+          onWheel: moved,
+          onTouchMove: moved,
+          onPointerDown: moved,
+          onKeyDown: moved,
         },
         h(
           "div",

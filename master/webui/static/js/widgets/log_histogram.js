@@ -15,15 +15,18 @@ export const LogHistogram = component(
     const [first, last] = [counts[0], counts.at(-1)];
     if (!first || !last) return null;
     const place = (/** @type {string} */ start) =>
-      Math.round((Date.parse(start) - Date.parse(first.start)) / 1000 / bucketS);
+      Math.floor((Date.parse(start) - Date.parse(first.start)) / 1000 / bucketS);
+    // The log may have grown since it was searched, and its parts of time with it.
+    const found = new Map();
+    for (const [start, lines] of hits) found.set(place(start), (found.get(place(start)) ?? 0) + lines);
     const bars = place(last.start) + 1;
-    const most = counts.reduce((found, { lines }) => Math.max(found, lines), 1);
+    const most = counts.reduce((highest, { lines }) => Math.max(highest, lines), 1);
     const at = Math.min(chosen, counts.length - 1);
     const told = Math.max(0, at);
     const tell = (/** @type {number} */ index) => {
       const { start, lines } = counts[index] ?? first;
-      const found = hits.get(start);
-      return `${time(start)}: ${count(lines, "line")}${found ? `, ${count(found, "hit")}` : ""}`;
+      const here = found.get(place(start));
+      return `${time(start)}: ${count(lines, "line")}${here ? `, ${count(here, "hit")}` : ""}`;
     };
     const go = (/** @type {number} */ index) => {
       choose(index);
@@ -64,7 +67,7 @@ export const LogHistogram = component(
             class: index === at ? "log-bar chosen" : "log-bar",
             style: { height: `${Math.max(2, (TALL_PX * lines) / most)}px` },
           }),
-          hits.has(start) && h("div", { class: "log-bar hits" }),
+          found.has(place(start)) && h("div", { class: "log-bar hits" }),
         ),
       ),
     );

@@ -1,5 +1,5 @@
-// The text of a log line as pieces to show: colours of terminals as classes, and no character that hides or moves others.
-// Pure.
+// The text of a log line as pieces to show: colours of terminals as classes, and no character that hides or moves
+// others. Pure.
 
 /** @typedef {{ text: string, style: string }} Piece `style`: classes */
 

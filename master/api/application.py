@@ -66,7 +66,7 @@ from master.api.windlass import code as windlass_code
 from master.api.windlass import comparing as windlass_comparing
 from master.api.windlass import costs as windlass_costs
 from master.api.windlass import decisions as windlass_decisions
-from master.api.windlass import external_searches, markdown, profiles
+from master.api.windlass import external_searches, log_finding, markdown, profiles
 from master.api.windlass import histories as windlass_histories
 from master.api.windlass import offers as windlass_offers
 from master.api.windlass import plans as windlass_plans
@@ -149,6 +149,7 @@ ROUTES: Sequence[BaseRoute] = (
     *external_searches.router.routes,
     *windlass_comparing.router.routes,
     *windlass_batch_jobs.router.routes,
+    *log_finding.router.routes,
     *windlass_costs.router.routes,
     *windlass_decisions.router.routes,
     *windlass_offers.router.routes,

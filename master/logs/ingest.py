@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Executable, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent_bootstrap.protocol import LogBatch
 from master.logs.reading import newest_id
 from master.logs.rows import STORED_NUL, TaskLine, to_microseconds
-from master.logs.tables import LogEntry, LogOffset
+from master.logs.tables import MINUTE_US, LogCount, LogEntry, LogOffset
 from master.store.sql.rows import fetch
 from master.store.sql.statements import table_of
 
@@ -29,8 +31,8 @@ class DeleteSome:
     task_id: str
 
 
-Line: TypeAlias = tuple[object, ...]
-"""A row to insert, in the order of `_COLUMNS`."""
+Line: TypeAlias = tuple[int, str, int, *tuple[object, ...]]
+"""A row to insert, in the order of `_COLUMNS`: its id, its task, its microseconds, ..."""
 LogWork: TypeAlias = LogBatch | tuple[TaskLine, ...] | DeleteSome
 
 
@@ -67,8 +69,9 @@ class LogWriting:
     Ids count up and are never used twice while the process lives, even if the last lines are deleted.
     """
 
-    def __init__(self) -> None:
-        self._last_id = 0
+    def __init__(self, uncounted_to: int) -> None:
+        """No line gets an id up to this one, whose lines count as older ones."""
+        self._last_id = uncounted_to
 
     def apply(self, connection: Connection, works: Sequence[LogWork]) -> Sequence[Written]:
         (stored_last,) = fetch(connection, newest_id())
@@ -99,6 +102,7 @@ class LogWriting:
                     rows += _posted_rows(work, results[-1].first_id)
         if rows:
             _insert(connection, rows)
+            _count(connection, rows)
         if moved:
             connection.execute(_upsert_offsets(connection), list(moved.values()))
         return results
@@ -138,6 +142,27 @@ def _insert(connection: Connection, rows: Sequence[Line]) -> None:
     driver.run_async(
         lambda asyncpg: asyncpg.copy_records_to_table(_LINES.name, records=rows, columns=_COLUMNS)
     )
+
+
+def _count(connection: Connection, rows: Sequence[Line]) -> None:
+    found = Counter([(row[1], row[2] // MINUTE_US) for row in rows])
+    connection.execute(
+        _add_counts(connection.dialect.name),
+        [
+            {"task_id": task_id, "minute": minute, "lines": lines}
+            for (task_id, minute), lines in found.items()
+        ],
+    )
+
+
+@cache
+def _add_counts(dialect_name: str) -> Executable:
+    dialect: Any = postgresql if dialect_name == "postgresql" else sqlite
+    new = dialect.insert(LogCount)
+    added: Executable = new.on_conflict_do_update(
+        index_elements=["task_id", "minute"], set_={"lines": LogCount.lines + new.excluded.lines}
+    )
+    return added
 
 
 _LINES = table_of(LogEntry)
@@ -211,6 +236,7 @@ def _posted_rows(entries: Iterable[TaskLine], first_id: int) -> Iterable[Line]:
 
 def _delete_some(connection: Connection, task_id: str) -> int:
     some = select(LogEntry.id).where(LogEntry.task_id == task_id).limit(DELETE_ROWS)
+    connection.execute(delete(LogCount).where(LogCount.task_id == task_id))
     deleted = connection.execute(delete(LogEntry).where(LogEntry.id.in_(some))).rowcount
     if deleted < DELETE_ROWS:
         connection.execute(delete(LogOffset).where(LogOffset.task_id == task_id))

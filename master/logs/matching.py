@@ -48,6 +48,37 @@ def look(pattern: Pattern, lines: Sequence[str]) -> Slice:
     return Slice(matched, done, time.thread_time() - start)
 
 
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How far one slice went through lines that stand together."""
+
+    may_match: bool
+    """In the part that was looked at, which is the last one then."""
+    to: int
+    """Byte at which the next slice begins."""
+    spent_s: float
+
+
+def glance(pattern: Pattern, text: bytes, begin: int) -> Glance:
+    """Whether the pattern may be in one of these lines, from one on; False is certain."""
+    start = time.thread_time()
+    most = max(1, GROUP_STEPS // pattern.size)
+    while begin <= len(text):  # a last line may be empty
+        end = len(text)
+        if end - begin > most:
+            broken = text.rfind(b"\n", begin, begin + most)
+            if broken < 0:
+                broken = text.find(b"\n", begin)
+            end = broken if broken >= 0 else end
+        # One line alone may be too large for this expression, which `look` says.
+        if (end - begin) * pattern.size > MOST_STEPS or pattern.may_be_in(text[begin:end]):
+            return Glance(True, end, time.thread_time() - start)
+        begin = end + 1
+        if (spent := time.thread_time() - start) > SLICE_S:
+            return Glance(False, begin, spent)
+    return Glance(False, begin, time.thread_time() - start)
+
+
 def _group(lines: Sequence[str], first: int, most_bytes: int) -> Sequence[str]:
     """At least one."""
     after, size = first + 1, _bytes(lines[first])

@@ -36,15 +36,13 @@ def page_of(
     limit: int,
     narrow: bool,
 ) -> Select[LogEntry]:
-    """The next lines of one task with ids in the range `ids` (both ends included).
+    """The next lines of one task with ids in the range `ids` (both ends included),.
 
     `narrow`: the range is small and new. The lines are then found by id; SQLite would else walk the whole task.
     """
     line = LogEntry
     task = line.task_id.concat("") if narrow else line.task_id
-    statement = select(line).where(
-        task == task_id, line.id.between(*ids), *_filters(query, dialect)
-    )
+    statement = select(line).where(task == task_id, line.id.between(*ids), *filters(query, dialect))
     here = tuple_(line.timestamp, line.id)
     if past is not None:
         statement = statement.where(here < past if query.descending else here > past)
@@ -117,7 +115,7 @@ def to_row(row: LogEntry) -> LogRow:
     )
 
 
-def _filters(query: LogQuery, dialect: str) -> Sequence[ColumnElement[bool]]:
+def filters(query: LogQuery, dialect: str) -> Sequence[ColumnElement[bool]]:
     line = LogEntry
     found: list[ColumnElement[bool]] = [
         column.in_(values)

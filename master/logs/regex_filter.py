@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from master.core.patterns import Pattern
-from master.logs.matching import Slice, look
+from master.logs.matching import Slice, glance, look
 from master.logs.rows import LogRow
 from master.logs.search_turns import CpuBudget, Turns
 from windlass.base.errors import InvalidArgument, WindlassError
@@ -85,6 +85,23 @@ class RegexFilter:
             rows = rows[found.looked_at :]
         return kept
 
+    async def may_be_in(self, search: LogSearch, text: str) -> bool:
+        """False: the pattern is in none of these lines, which stand together. Raises as `keep` does."""
+        data = text.encode(errors="replace")
+        at = 0
+        while at <= len(data):
+            self._require_left(search)
+            seen = await self._turns.run(
+                search.user,
+                partial(glance, search.pattern, data, at),
+                lambda done: self._pay(search, done.spent_s),
+            )
+            if seen.may_match:
+                return True
+            at = seen.to
+        search.lines += text.count("\n") + 1
+        return False
+
     async def close(self) -> None:
         await self._turns.close()
 
@@ -107,8 +124,11 @@ class RegexFilter:
 
     def _account(self, search: LogSearch, done: Slice) -> None:
         search.lines += done.looked_at
-        search.budget.spend(done.spent_s, asyncio.get_running_loop().time())
-        self._spend(search.user, done.spent_s)
+        self._pay(search, done.spent_s)
+
+    def _pay(self, search: LogSearch, spent_s: float) -> None:
+        search.budget.spend(spent_s, asyncio.get_running_loop().time())
+        self._spend(search.user, spent_s)
 
     def _spend(self, user: int | None, spent_s: float) -> None:
         now = asyncio.get_running_loop().time()

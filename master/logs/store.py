@@ -19,6 +19,8 @@ from typing import TypeVar
 from sqlalchemy import Select, select
 
 from agent_bootstrap.protocol import LogBatch
+from master.logs.counts import LineCounts, uncounted_to
+from master.logs.finding import LogFinding
 from master.logs.following import Follower, Followers, IdRange, wait_for_any
 from master.logs.ingest import (
     DELETE_ROWS,
@@ -71,12 +73,12 @@ def logs_url(db_url: str) -> str:
 class LogStore:
     """Implements `rm_backends.ports.LogSink`."""
 
-    def __init__(self, database: Database, dialect: str) -> None:
+    def __init__(self, database: Database, uncounted_to: int) -> None:
         """Use `open`."""
         self._database = database
-        self._dialect = dialect
+        self._dialect = database.dialect
         self._lane: Lane[LogWork, Written] = Lane(
-            LogWriting().apply,
+            LogWriting(uncounted_to).apply,
             weigh=weigh,
             batch_weight=BATCH_LINES,
             max_waiting=MAX_WAITING_LINES,
@@ -85,6 +87,8 @@ class LogStore:
         self._writer = Writer(database, (self._lane,))
         self._followers = Followers()
         self._regex = RegexFilter()
+        self._counts = LineCounts(uncounted_to)
+        self.finding = LogFinding(database, self._regex, self._counts)
 
     @classmethod
     async def open(cls, db_url: str, *, inline: bool = False) -> LogStore:
@@ -93,10 +97,11 @@ class LogStore:
         database = open_database(url, inline=inline, synchronous="NORMAL")
         try:
             await database.write(lambda connection: upgrade(connection, LOGS))
+            uncounted = await database.read(uncounted_to)
         except BaseException as error:
             await database.close()
             raise as_windlass_error(error) if isinstance(error, Exception) else error from error
-        return cls(database, parse_url(url).get_backend_name())
+        return cls(database, uncounted)
 
     async def belong_to(self, cluster_id: str) -> None:
         """Note whose logs these are. Before `run`."""
@@ -143,6 +148,7 @@ class LogStore:
                 deleted += written.deleted
                 if written.deleted < DELETE_ROWS:
                     break
+            self._counts.forget(task_id)
         return deleted
 
     async def query(self, query: LogQuery) -> list[LogRow]:

@@ -11,6 +11,8 @@ from sqlmodel import Field, SQLModel
 from master.store.migrate import Migrations
 from master.store.sql.columns import BIG_ID, NAMING, Mapped
 
+MINUTE_US = 60_000_000
+"""Microseconds in a minute, by which lines are counted."""
 METADATA = MetaData(naming_convention=NAMING)
 
 
@@ -48,8 +50,19 @@ class LogOffset(_LogTable, table=True):
     next_offset: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
 
 
+class LogCount(_LogTable, table=True):
+    """How many lines of a task have a timestamp in a minute, committed together with the lines."""
+
+    __tablename__ = "log_count"  # pyright: ignore
+
+    task_id: Mapped[str] = Field(primary_key=True)
+    minute: Mapped[int] = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    """Since the epoch."""
+    lines: Mapped[int] = Field(sa_column=Column(BigInteger, nullable=False))
+
+
 class LogMeta(_LogTable, table=True):
-    """Which cluster the logs are of: `cluster_id`."""
+    """Which cluster the logs are of: `cluster_id`; up to which id lines are not counted: `uncounted_to`."""
 
     __tablename__ = "log_meta"  # pyright: ignore
 

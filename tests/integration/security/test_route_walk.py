@@ -124,6 +124,10 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/tasks/count": READ,
     "GET /api/v1/tasks/{task_id}/logs/fields": READ,
     "GET /api/v1/trials/{trial_id}/logs/fields": READ,
+    **{
+        f"GET /api/v1/windlass/tasks/{{task_id}}/logs/{what}": READ
+        for what in ("counts", "search", "window")
+    },
     "GET /api/v1/trials/time-series": READ,
     "GET /api/v1/trials/{trial_id}/profiler/metrics": READ,
     "GET /api/v1/trials/{trial_id}/profiler/available_series": READ,
@@ -565,6 +569,7 @@ QUERIES = {
     "/api/v1/windlass/compare": "?trialIds={trial}",
     "/api/v1/windlass/experiments/{id}/difference": "?otherId={experiment}",
     "/api/v1/windlass/search": "?q=1",
+    "/api/v1/windlass/tasks/{task_id}/logs/search": "?text=line",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
     "/api/v1/windlass/experiments/{experiment_id}/code/find": "?text=x",
 }

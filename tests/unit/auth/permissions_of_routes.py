@@ -319,6 +319,9 @@ GET /trials/{trial_id}/profiler/available_series
 GET /trials/{trial_id}/profiler/metrics
 GET /tasks/{task_id}/logs
 GET /tasks/{task_id}/logs/fields
+GET /windlass/tasks/{task_id}/logs/counts
+GET /windlass/tasks/{task_id}/logs/search
+GET /windlass/tasks/{task_id}/logs/window
 GET /trials/by-external-id/{external_experiment_id}/{external_trial_id}
 GET /trials/metrics/training_metrics
 GET /trials/metrics/trial_metrics

@@ -11,6 +11,7 @@ from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for, for_administrators
 from windlass.cli.groups import command_group
 from windlass.cli.job.generic import add_generic
+from windlass.cli.job.log_search import LogSearch
 from windlass.cli.job.words import full_task_id, waiting_in_names
 from windlass.cli.output.columns import WAITING, Column, Table, TableOptions, decimals
 from windlass.cli.output.follow import LogView
@@ -134,7 +135,12 @@ def tunnel(
 
 @app.command()
 @with_groups
-def logs(ctx: typer.Context, task_id: TaskId, out: LogView) -> None:
-    """Print the log of a task of any kind: a generic one, or one that deletes checkpoints."""
+def logs(ctx: typer.Context, task_id: TaskId, which: LogSearch, out: LogView) -> None:
+    """Print the log of a task of any kind, or the lines of it that are searched for."""
+    is_search = which.is_asked(out)
     client = client_for(ctx)
-    out.show(client.task_logs, full_task_id(client, task_id))
+    task = full_task_id(client, task_id)
+    if is_search:
+        which.show(client, task, out)
+    else:
+        out.show(client.task_logs, task)

@@ -56,12 +56,41 @@ function sentenceOf(error) {
 export async function lines(call) {
   const found = [];
   for (const line of (await ok(call)).split("\n")) {
-    if (!line) continue;
-    const { result, error } = JSON.parse(line);
-    if (error) throw new ApiError(500, String(error.message ?? "The master ended the list with an error."));
-    found.push(result);
+    if (line) found.push(resultOf(line));
   }
   return found;
+}
+
+/**
+ * The same one by one as they come: `for await (const step of results(api.GET(..., { parseAs: "stream", signal })))`.
+ *
+ * @param {Promise<{ data?: ReadableStream<Uint8Array> | null, error?: unknown, response: Response }>} call
+ * @returns {AsyncGenerator<unknown>}
+ */
+export async function* results(call) {
+  const reader = (await ok(call))?.getReader();
+  if (!reader) return;
+  const decoder = new TextDecoder();
+  let rest = "";
+  try {
+    for (let isOver = false; !isOver;) {
+      const { done, value } = await reader.read();
+      isOver = done;
+      rest += decoder.decode(value, { stream: !done });
+      const whole = rest.split("\n");
+      rest = whole.pop() ?? "";
+      for (const line of whole) yield resultOf(line);
+    }
+  } finally {
+    void reader.cancel().catch(() => undefined); // aborted already
+  }
+}
+
+/** @param {string} line */
+function resultOf(line) {
+  const { result, error } = JSON.parse(line);
+  if (error) throw new ApiError(500, String(error.message ?? "The master ended the list with an error."));
+  return result;
 }
 
 /**

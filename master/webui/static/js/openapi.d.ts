@@ -3911,6 +3911,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/tasks/{task_id}/logs/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How many lines there are when. */
+        get: operations["windlass_log_counts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/tasks/{task_id}/logs/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All lines that contain a text or match an expression, as they are found. */
+        get: operations["windlass_search_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/tasks/{task_id}/logs/window": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A part of the log. */
+        get: operations["windlass_log_window"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/trials/{id}/stop": {
         parameters: {
             query?: never;
@@ -5907,6 +5958,11 @@ export interface components {
             result?: components["schemas"]["LogFields"];
         };
         /** @description One line of a stream: a result, or the error that ended it. */
+        Line_LogSearchStep_: {
+            error?: components["schemas"]["StreamError"];
+            result?: components["schemas"]["LogSearchStep"];
+        };
+        /** @description One line of a stream: a result, or the error that ended it. */
         Line_MasterLogsReply_: {
             error?: components["schemas"]["StreamError"];
             result?: components["schemas"]["MasterLogsReply"];
@@ -5951,6 +6007,11 @@ export interface components {
             error?: components["schemas"]["StreamError"];
             result?: components["schemas"]["TrialsSnapshot"];
         };
+        LinesOfTime: {
+            lines: number;
+            /** Format: date-time */
+            start: string;
+        };
         ListedGenericTask: {
             endTime: string | null;
             exitStatus: string;
@@ -5978,6 +6039,11 @@ export interface components {
         };
         /** @enum {string} */
         LocationType: "LOCATION_TYPE_UNSPECIFIED" | "LOCATION_TYPE_EXPERIMENT" | "LOCATION_TYPE_HYPERPARAMETERS" | "LOCATION_TYPE_VALIDATIONS" | "LOCATION_TYPE_TRAINING" | "LOCATION_TYPE_CUSTOM_METRIC" | "LOCATION_TYPE_RUN" | "LOCATION_TYPE_RUN_HYPERPARAMETERS" | "LOCATION_TYPE_RUN_METADATA";
+        LogCountsReply: {
+            bucketS: number;
+            counts: components["schemas"]["LinesOfTime"][];
+            total: number;
+        };
         /** @description All values that lines have, and that filters may ask for. */
         LogFields: {
             agentIds: string[];
@@ -6020,6 +6086,13 @@ export interface components {
             taskId: string;
             timestamp?: string | null;
         };
+        LogSearchStep: {
+            counts: components["schemas"]["LinesOfTime"][];
+            found: number;
+            hits: components["schemas"]["NumberedLog"][];
+            looked: number;
+            total: number;
+        };
         LogSettings: {
             color?: boolean | null;
             /**
@@ -6027,6 +6100,12 @@ export interface components {
              * @enum {string}
              */
             level?: "" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL";
+        };
+        LogWindowReply: {
+            lines: components["schemas"]["NumberedLog"][];
+            /** Format: int64 */
+            newestId: string;
+            total: number;
         };
         MachineLife: {
             exists: boolean;
@@ -6367,6 +6446,23 @@ export interface components {
             count: number;
             firstSteps: number;
             lastSteps: number;
+        };
+        NumberedLog: {
+            agentId: string | null;
+            allocationId: string | null;
+            containerId: string | null;
+            /** Format: int64 */
+            id: string;
+            level: components["schemas"]["LogLevel"];
+            log: string;
+            message: string;
+            number: number;
+            rankId: number | null;
+            source: string | null;
+            stdtype: string | null;
+            taskId: string;
+            /** Format: date-time */
+            timestamp: string;
         };
         OfCheckpoint: {
             /** @default  */
@@ -17477,6 +17573,117 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Empty"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_log_counts: {
+        parameters: {
+            query?: {
+                buckets?: number;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogCountsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_search_log: {
+        parameters: {
+            query?: {
+                buckets?: number;
+                levels?: ("" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL")[];
+                limit?: number;
+                rankIds?: number[];
+                regex?: string;
+                text?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Line_LogSearchStep_"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    windlass_log_window: {
+        parameters: {
+            query?: {
+                after?: number;
+                before?: number;
+                id?: number | null;
+                levels?: ("" | "LOG_LEVEL_UNSPECIFIED" | "LOG_LEVEL_TRACE" | "LOG_LEVEL_DEBUG" | "LOG_LEVEL_INFO" | "LOG_LEVEL_WARNING" | "LOG_LEVEL_ERROR" | "LOG_LEVEL_CRITICAL")[];
+                line?: number | null;
+                rankIds?: number[];
+                since?: number | null;
+                time?: string | null;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogWindowReply"];
                 };
             };
             /** @description Failure */

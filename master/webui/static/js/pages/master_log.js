@@ -5,6 +5,7 @@ import { component, group, h } from "../html.js";
 import { address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { LogView } from "../widgets/log_view.js";
+import { Typed } from "../widgets/typed.js";
 import { FleetPage } from "./fleet_tabs.js";
 
 /** @typedef {import("../store.js").Schemas["OwnLogEntry"]} Entry */
@@ -50,21 +51,24 @@ async function entries(newest, signal) {
   return found.map(({ logEntry }) => lineOf(logEntry));
 }
 
-/** @param {import("../widgets/log_view.js").Filter} filter @returns {import("../widgets/log_lines.js").Read} */
+/** @typedef {{ text: string, level: string }} Wanted */
+
+/** @param {Wanted} wanted @returns {import("../widgets/log_lines.js").Read} */
 function reader({ text, level }) {
-  const wanted = text.toLowerCase();
+  const part = text.toLowerCase();
   const isWanted = (/** @type {Line} */ line) =>
-    (!level || line.level === `LOG_LEVEL_${level}`) && line.log.toLowerCase().includes(wanted);
-  return async ({ limit, descending, before, after, signal }) => {
-    if (after) {
-      let found = await entries(NEWEST, signal);
-      if (found.length === NEWEST && (found[0]?.timestamp ?? "") > after) found = await entries(0, signal);
-      return found.filter((line) => isWanted(line) && Date.parse(line.timestamp) > Date.parse(after));
+    (!level || line.level === `LOG_LEVEL_${level}`) && line.log.toLowerCase().includes(part);
+  return async ({ id, since, before, after, signal }) => {
+    let all = await entries(since ? NEWEST : 0, signal);
+    if (since && all.length === NEWEST && int64(all[0]?.id ?? "0") > int64(since)) all = await entries(0, signal);
+    const newestId = all.at(-1)?.id ?? "0";
+    const found = all.filter(isWanted);
+    const total = found.length;
+    if (since) {
+      return { lines: found.filter((line) => int64(line.id) > int64(since)).slice(-after), total, newestId };
     }
-    const found = (await entries(text || level || before ? 0 : limit, signal)).filter(isWanted);
-    const those = before ? found.filter((line) => Date.parse(line.timestamp) < Date.parse(before)) : found;
-    const newest = those.slice(-limit);
-    return descending ? newest.reverse() : newest;
+    const at = id ? found.findIndex((line) => line.id === id) : total;
+    return { lines: found.slice(Math.max(0, at - before), at + (id ? after + 1 : 0)), total, newestId };
   };
 }
 
@@ -72,19 +76,24 @@ export default component(
   /** @param {import("../routes.js").PageProps} _props */
   (_props) => {
     const { query } = address.value;
-    const filter = { text: query.get("search") ?? "", level: query.get("level") ?? "" };
+    const wanted = { text: query.get("search") ?? "", level: query.get("level") ?? "" };
     return FleetPage({
       current: "clusters/logs",
       title: "Log of the master",
       children: group(
         h("p", { class: "note" }, "The newest 10,000 entries since the master began. Secrets are masked."),
         LogView({
-          topic: "log of the master",
+          topic: `log of the master ${wanted.level} ${wanted.text}`,
           label: "Log of the master",
-          filter,
+          filter: { level: wanted.level },
           isOver: false,
-          onFilter: ({ text, level }) => choose({ search: text, level }),
-          read: reader,
+          onLevel: (level) => choose({ level }),
+          read: reader(wanted),
+          tools: Typed({
+            value: wanted.text,
+            onChange: (text) => choose({ search: text }),
+            attributes: { type: "search", placeholder: "Search in the log", "aria-label": "Search in the log" },
+          }),
         }),
         Command({ text: "det master logs --follow" }),
       ),

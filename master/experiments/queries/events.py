@@ -120,13 +120,21 @@ class EventQueries:
         offset, limit = place(page, total)
         order = (_A.requested_at, _A.run_id)
         ordered = of_trial.order_by(*(one.desc() if page.descending else one for one in order))
-        rows = [allocation_from_document(one) for one in await self._store.read(ordered.offset(offset).limit(limit))]
+        rows = [
+            allocation_from_document(one)
+            for one in await self._store.read(ordered.offset(offset).limit(limit))
+        ]
         return Paged(rows=rows, total=total, offset=offset, limit=limit)
 
     async def _page(self, parts: Sequence[Any], page: Page) -> Paged[Event]:
         all_ = union_all(*parts).subquery()
         happened = all_.c.at.is_not(None)
-        total = await self._store.read_one(select(func.count()).select_from(all_).where(happened))
+        counted = [
+            part.with_only_columns(func.count(part.selected_columns.at), maintain_column_froms=True)
+            for part in parts
+        ]
+        # Of each part alone: the whole is not put together for that.
+        total = await self._store.read_one(select(sum(one.scalar_subquery() for one in counted)))
         offset, limit = place(page, total or 0)
         order = (all_.c.at, all_.c.run, all_.c.kind, all_.c.ref)
         rows = await self._store.read(

@@ -129,7 +129,12 @@ class EventQueries:
     async def _page(self, parts: Sequence[Any], page: Page) -> Paged[Event]:
         all_ = union_all(*parts).subquery()
         happened = all_.c.at.is_not(None)
-        total = await self._store.read_one(select(func.count()).select_from(all_).where(happened))
+        counted = [
+            part.with_only_columns(func.count(part.selected_columns.at), maintain_column_froms=True)
+            for part in parts
+        ]
+        # Of each part alone: the whole is not put together for that.
+        total = await self._store.read_one(select(sum(one.scalar_subquery() for one in counted)))
         offset, limit = place(page, total or 0)
         order = (all_.c.at, all_.c.run, all_.c.kind, all_.c.ref)
         rows = await self._store.read(

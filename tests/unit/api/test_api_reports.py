@@ -118,6 +118,8 @@ async def test_checkpoints_are_listed_best_first(world: ApiWorld) -> None:
     assert await listed("sortByMetric=loss&orderBy=ORDER_BY_DESC") == ["c1", "c3", "c2", "c4"]
     assert await listed("sortByAttr=SORT_BY_BATCH_NUMBER&limit=2") == ["c1", "c2"]
     await world.refused(400, "GET", f"{url}?sortByMetric=loss&sortByAttr=SORT_BY_UUID")
+    plain = (await world.ok("GET", f"{url}?omitConfig=true&limit=1"))["checkpoints"][0]["training"]
+    assert (plain["experimentConfig"], plain["searcherMetric"]) == (None, 0.5)
     one = (await world.ok("GET", "/api/v1/checkpoints/c2"))["checkpoint"]
     assert one["resources"] == {"a.txt": "5", "dir/": "0"}
     assert one["training"]["searcherMetric"] == 0.1

@@ -19,7 +19,7 @@ import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Locator, Page, Route, expect
 
-from tests.fakes.api_world import SINGLE, ApiWorld, file
+from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, file
 from tests.integration.webui.served_world import CHROMIUM, DESKTOP, PHONE, ServedWorld, Visit
 
 POLICY = "/api/v1/config-policies/global/EXPERIMENT"
@@ -145,6 +145,8 @@ async def test_a_policy_that_forces_a_field_is_told_before_and_after(
     assert found["config"]["max_restarts"] == 0
     await page.get_by_role("link", name="Configuration").click()
     await expect(origin(page, "max_restarts")).to_contain_text("config policy of the cluster")
+    violations = await Axe().run(page)
+    assert violations.violations_count == 0, violations.generate_report()
 
 
 async def test_a_folder_is_uploaded_without_what_detignore_names(
@@ -312,6 +314,22 @@ async def test_typed_text_outlives_a_master_that_is_away_and_another_page(visito
     await page.unroute(PREVIEW)
     await expect(verdict(page)).to_have_text("It would be accepted.")
     assert all("ERR_FAILED" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
+async def test_typed_text_outlives_the_session(visitor: Visit) -> None:
+    page = await visitor.open("new")
+    await expect(verdict(page)).to_have_text("It would be accepted.")
+    await visitor.context.clear_cookies()
+    mine = SINGLE.replace("tiny", "mine")
+    await editor(page).fill(mine)
+    dialog = page.get_by_role("dialog", name="Your session has ended")
+    await dialog.get_by_label("Password").fill(PASSWORD)
+    await dialog.get_by_role("button", name="Log in").click()
+    await expect(dialog).to_have_count(0)
+    await expect(verdict(page)).to_have_text("It would be accepted.")
+    await expect(editor(page)).to_have_value(mine)
+    assert all("401" in one for one in visitor.complaints)
     visitor.complaints.clear()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from master.core.expconf.models.experiment import ROOT
@@ -28,46 +28,62 @@ class LocatedProblem(NamedTuple):
 
 def located(error: InvalidArgument, text: str) -> list[LocatedProblem]:
     """What a configuration was refused for. `text`: what its user wrote."""
-    lines = _lines(text)
-    return [_located(where, message, lines) for where, message in _problems(error)]
+    problems = _problems(error)
+    lines = _lines(text, {name for problem in problems for name in problem.names()})
+    return [problem.at(lines) for problem in problems]
 
 
-def _problems(error: InvalidArgument) -> list[tuple[str, str]]:
+class _Problem(NamedTuple):
+    path: str
+    message: str
+
+    def names(self) -> Iterator[str]:
+        """The key, and what it is in: the nearest first."""
+        name = self.path
+        while name:
+            yield name
+            above = _LAST.sub("", name)
+            name = above if above != name else ""
+
+    def at(self, lines: Mapping[str, int]) -> LocatedProblem:
+        if mark := _MARK.search(self.message):
+            return LocatedProblem(*self, int(mark[1]))
+        return LocatedProblem(*self, next((lines[x] for x in self.names() if x in lines), None))
+
+
+def _problems(error: InvalidArgument) -> list[_Problem]:
     match error:
         case InvalidConfig(problems=problems):
             return [_split(problem) for problem in problems]
         case ConstraintBroken(path=where):
-            return [(where, error.message)]
+            return [_Problem(where, error.message)]
         case Unsatisfiable():
-            return [(_SLOTS, error.message)]
+            return [_Problem(_SLOTS, error.message)]
         case _:
-            return [("", error.message)]
+            return [_Problem("", error.message)]
 
 
-def _split(problem: str) -> tuple[str, str]:
+def _split(problem: str) -> _Problem:
     """`<config>.a.b: what` as `a.b` and `what`."""
     where, colon, message = problem.partition(": ")
     if not colon or not where.startswith(ROOT):
-        return "", problem
-    return where.removeprefix(ROOT).removeprefix("."), message
-
-
-def _located(where: str, message: str, lines: Mapping[str, int]) -> LocatedProblem:
-    if mark := _MARK.search(message):
-        return LocatedProblem(where, message, int(mark[1]))
-    unknown = _UNKNOWN_KEY.match(message)
-    if unknown:
+        return _Problem("", problem)
+    where = where.removeprefix(ROOT).removeprefix(".")
+    if unknown := _UNKNOWN_KEY.match(message):
         where = f"{where}.{unknown[1]}".removeprefix(".")
-    place = where
-    while place and place not in lines:
-        above = _LAST.sub("", place)
-        place = above if above != place else ""
-    return LocatedProblem(where, message, lines.get(place))
+    return _Problem(where, message)
 
 
-def _lines(text: str) -> dict[str, int]:
+def _lines(text: str, wanted: Collection[str]) -> dict[str, int]:
+    """Of these names alone: those of all places of a large text would be much larger than it."""
     try:
         _, found = read_with_lines(text)
     except MalformedDocument:
         return {}
-    return {path("", place).removeprefix("."): line for place, line in found.items()}
+    longest = max(map(len, wanted), default=0)
+    return {
+        name: line
+        for place, line in found.items()
+        if sum(len(part) for part in place if isinstance(part, str)) <= longest
+        and (name := path("", place).removeprefix(".")) in wanted
+    }

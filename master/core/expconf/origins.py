@@ -20,6 +20,8 @@ from windlass.base.formats.json_types import JsonMapping, JsonObject
 
 MAX_ORIGINS = 1000
 """So many values of one configuration are told of."""
+MAX_ITEMS = 200
+"""Of a list whose items are told apart; a longer one is the highest layer's."""
 _UNIONS = (
     ("searcher", "name", searchers.COMMON_KEYS),
     ("checkpoint_storage", "type", storage.COMMON_KEYS),
@@ -142,10 +144,11 @@ def _givers(place: _Place, value: Any, layers: Sequence[Layer]) -> Iterator[Laye
         own = _at(layer.document, place)
         if own is None:
             continue
-        if rest is None or not isinstance(own, list | tuple):
+        parts = own if isinstance(own, list | tuple) else None
+        if rest is None or parts is None or max(len(rest), len(parts)) > MAX_ITEMS:
             yield layer
             return
-        left = [item for item in rest if not any(_is_from(item, one) for one in own)]
+        left = [item for item in rest if not any(_is_from(item, one) for one in parts)]
         if len(left) < len(rest) or not value:
             yield layer
         rest = left

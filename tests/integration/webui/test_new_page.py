@@ -15,10 +15,11 @@ import pytest
 pytest.importorskip("playwright")
 
 import pathspec
+import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Locator, Page, Route, expect
 
-from tests.fakes.api_world import SINGLE, ApiWorld, file
+from tests.fakes.api_world import PASSWORD, SINGLE, ApiWorld, file
 from tests.integration.webui.served_world import CHROMIUM, DESKTOP, PHONE, ServedWorld, Visit
 
 POLICY = "/api/v1/config-policies/global/EXPERIMENT"
@@ -144,6 +145,8 @@ async def test_a_policy_that_forces_a_field_is_told_before_and_after(
     assert found["config"]["max_restarts"] == 0
     await page.get_by_role("link", name="Configuration").click()
     await expect(origin(page, "max_restarts")).to_contain_text("config policy of the cluster")
+    violations = await Axe().run(page)
+    assert violations.violations_count == 0, violations.generate_report()
 
 
 async def test_a_folder_is_uploaded_without_what_detignore_names(
@@ -199,6 +202,41 @@ async def test_what_is_left_out_is_what_det_leaves_out(visitor: Visit) -> None:
         return any(map(spec.match_file, [*above, path]))
 
     assert dict(zip(paths, answer, strict=True)) == {path: is_out(path) for path in paths}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x\nsearcher: {name: single, metric: loss}\nmax_restarts: 1\n",
+        "name: x\nsearcher:\n  # mine\n  name: single\n  source_trial_id: 3\n\nmax_restarts: 1\n",
+        "name: x\nsearcher: {source_trial_id: 3}\n",
+        "name: x\nsearcher: {}\n",
+        "name: x\n# no searcher\n",
+        '{"name": "x", "searcher": {"name": "single", "source_trial_id": 3}}',
+    ],
+)
+async def test_a_text_is_changed_at_one_place(visitor: Visit, text: str) -> None:
+    page = await visitor.open("new")
+    await expect(editor(page)).to_be_visible()
+    changed: list[str] = await page.evaluate(
+        """async text => {
+          const app = [...document.scripts].map(one => one.src).find(src => src.endsWith("/app.js"));
+          const { withKey, withSection } = await import(new URL("config_text.js", app).href);
+          const search = { name: "random", metric: "1e3", around: { low: 0.5 } };
+          return [
+            withKey(text, "searcher", "source_checkpoint_uuid", "7-a: b", ["source_trial_id"]),
+            withSection(text, "searcher", search),
+          ];
+        }""",
+        text,
+    )
+    before = yaml.safe_load(text)
+    kept = {k: v for k, v in before.get("searcher", {}).items() if k != "source_trial_id"}
+    begun = {**kept, "source_checkpoint_uuid": "7-a: b"}
+    assert yaml.safe_load(changed[0]) == {**before, "searcher": begun}
+    search = {"name": "random", "metric": "1e3", "around": {"low": 0.5}}
+    assert yaml.safe_load(changed[1]) == {**before, "searcher": search}
+    assert ("# mine" in text) == ("# mine" in changed[0])
 
 
 async def test_an_experiment_goes_on_with_a_change(served: ServedWorld, visitor: Visit) -> None:
@@ -279,6 +317,22 @@ async def test_typed_text_outlives_a_master_that_is_away_and_another_page(visito
     visitor.complaints.clear()
 
 
+async def test_typed_text_outlives_the_session(visitor: Visit) -> None:
+    page = await visitor.open("new")
+    await expect(verdict(page)).to_have_text("It would be accepted.")
+    await visitor.context.clear_cookies()
+    mine = SINGLE.replace("tiny", "mine")
+    await editor(page).fill(mine)
+    dialog = page.get_by_role("dialog", name="Your session has ended")
+    await dialog.get_by_label("Password").fill(PASSWORD)
+    await dialog.get_by_role("button", name="Log in").click()
+    await expect(dialog).to_have_count(0)
+    await expect(verdict(page)).to_have_text("It would be accepted.")
+    await expect(editor(page)).to_have_value(mine)
+    assert all("401" in one for one in visitor.complaints)
+    visitor.complaints.clear()
+
+
 async def test_a_generic_task_is_started_with_files(
     served: ServedWorld, visitor: Visit, tmp_path: Path
 ) -> None:
@@ -290,6 +344,10 @@ async def test_a_generic_task_is_started_with_files(
     await editor(page).fill("entrypoint: [sleep, '9']\nresources: {slots: many}\n")
     await dialog.get_by_label("A folder of files").set_input_files(tmp_path / "files")
     await expect(dialog.get_by_text("1 file, 8 B")).to_be_visible()
+    await editor(page).focus()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Tab")
+    await expect(dialog.get_by_label("Project")).to_be_focused()
     found = await Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
     await dialog.get_by_role("button", name="Start").click()

@@ -8,7 +8,7 @@ import pytest
 
 from master.core.expconf import ClusterDefaults, complete, parse
 from master.core.expconf.located import LocatedProblem, located
-from master.core.expconf.origins import Origin, Source, layers_of, origins_of, over
+from master.core.expconf.origins import MAX_ITEMS, Origin, Source, layers_of, origins_of, over
 from master.core.expconf.policies import Policies, ScopedPolicy, WorkloadType, policy_of
 from master.core.expconf.templates import Template, over_template
 from windlass.base.errors import InvalidArgument, InvalidConfig, Unsatisfiable
@@ -88,6 +88,12 @@ def test_items_of_a_list_may_come_from_several() -> None:
     assert told(template=whole)["entrypoint"] == ["SUBMITTED"]
 
 
+def test_a_list_of_many_items_is_the_highest_layers() -> None:
+    many = [f"V{n}=1" for n in range(MAX_ITEMS)]
+    text = f"{TEXT}environment: {{environment_variables: {many}}}\n"
+    assert told(text)["environment.environment_variables.cpu"] == ["SUBMITTED"]
+
+
 def test_another_kind_of_storage_takes_the_common_keys_alone() -> None:
     text = f"{TEXT}checkpoint_storage: {{type: directory, container_path: /mine}}\n"
     found = told(text)
@@ -131,6 +137,12 @@ def test_an_unknown_key_has_its_own_line() -> None:
 def test_what_is_missing_is_told_at_what_it_is_missing_in() -> None:
     (one,) = problems(TEXT.replace("{name: single, metric: loss}", "{name: single}"))
     assert (one.path, one.line) == ("searcher", 4)
+
+
+def test_a_problem_in_a_list_has_the_line_of_its_item() -> None:
+    mounts = ["{host_path: /a, container_path: b}", "{host_path: 1, container_path: c}"]
+    (one,) = problems(f"{TEXT}bind_mounts:\n" + "".join(f"  - {mount}\n" for mount in mounts))
+    assert (one.path, one.line) == ("bind_mounts[1].host_path", 9)
 
 
 def test_a_text_that_cannot_be_read_has_a_line() -> None:

@@ -113,6 +113,8 @@ function useKeys() {
       const line = area.value.slice(0, area.selectionStart).split("\n").at(-1) ?? "";
       type(`\n${/^ */.exec(line)?.[0] ?? ""}`);
     }
+    // The first Esc is the editor's, the second closes the dialog that it is in.
+    if (event.key === "Escape" && !leaves.current) event.preventDefault();
     if (event.key !== "Shift") leaves.current = event.key === "Escape";
   };
 }

@@ -62,15 +62,13 @@ def summed(
     """The dearest first; in time for months and days. `projects`: of experiments."""
     sums: dict[str, CostSum] = {}
     for line in lines:
+        is_hidden = bool(line.job_id) and not is_visible(line.job_id)
         name = _name(line, by, usernames, projects or {})
-        if by in HIDDEN and line.job_id and not is_visible(line.job_id):
-            name = OTHERS
-        if by is GroupBy.POOL and line.pool in hidden_pools:
+        if (is_hidden and by in HIDDEN) or (by is GroupBy.POOL and line.pool in hidden_pools):
             name = OTHERS
         one = sums.setdefault(name, CostSum(name))
         one.add(line)
-        hidden = bool(line.job_id) and not is_visible(line.job_id)
-        user = OTHERS if hidden else _name(line, GroupBy.USER, usernames, {})
+        user = OTHERS if is_hidden else _name(line, GroupBy.USER, usernames, {})
         one.by_user[user] = one.by_user.get(user, 0.0) + line.usd
     if by in (GroupBy.MONTH, GroupBy.DAY):
         return sorted(sums.values(), key=lambda each: each.name)

@@ -97,10 +97,17 @@ async def test_configuration_and_code_of_two_are_compared(
     assert await page.locator("main img, main b").count() == 0
 
 
-async def test_curves_lie_on_each_other(visitor: Visit) -> None:
+async def test_metrics_and_curves_are_beside_each_other(
+    served: ServedWorld, visitor: Visit
+) -> None:
     page = await visitor.open("compare?runs=1")
     await expect(page.get_by_role("heading", name="Compare 1 trial")).to_be_visible()
-    await page.get_by_role("link", name="Curves").click()
+    await page.get_by_role("link", name="Metrics").click()
+    best = region(page, "Metrics of the best validation")
+    trial = (await served.world.ok("GET", "/api/v1/trials/1"))["trial"]
+    told = trial["bestValidation"]["metrics"]["avgMetrics"]
+    await expect(best.locator("tbody th")).to_have_text(sorted(told))
+    await expect(best).to_contain_text("NaN")
     await expect(page.get_by_role("figure").filter(has_text="validation.loss")).to_be_visible()
     await page.goto(page.url.replace("runs=1", "experiments=999"))
     await expect(page.get_by_role("alert")).to_contain_text("experiment '999' not found")

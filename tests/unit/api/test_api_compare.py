@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from master.api import permits
+from master.core.visibility import Visibility
 from tests.fakes.api_world import ASHA, SINGLE, ApiWorld, file
 
 URL = "/api/v1/windlass/compare"
@@ -91,3 +95,24 @@ async def test_what_cannot_be_compared_is_refused(world: ApiWorld) -> None:
     path = f"/api/v1/windlass/experiments/{id_}/difference"
     await world.refused(404, "GET", f"{path}?otherId=99")
     await world.refused(400, "GET", path)
+
+
+async def test_what_is_in_other_workspaces_is_not_compared(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add_agent()
+    id_ = await world.create(modelDefinition=[file("secret.py", b"")])
+    await world.run_of(id_)
+    asked = (
+        f"{URL}?experimentIds={id_}",
+        f"{URL}?trialIds={world.trial_id(id_)}",
+        f"/api/v1/windlass/experiments/{id_}/difference?otherId={id_}",
+    )
+    for workspace in (1, 2):
+        visible = Visibility(frozenset({workspace}))
+        monkeypatch.setattr(permits, "visibility", lambda principal, action, v=visible: v)
+        for url in asked:
+            if workspace == 1:
+                await world.ok("GET", url)
+            else:
+                assert "not found" in await world.refused(404, "GET", url)

@@ -11,19 +11,20 @@ import { Heading, pending } from "../widgets/page.js";
 import { ShortTable } from "../widgets/short_table.js";
 import { State } from "../widgets/state.js";
 import { Tabs } from "../widgets/tabs.js";
+import { MOST } from "./compare_button.js";
 import { CodeDifference } from "./compare_code.js";
 import { Matrix, isSame, leaves } from "./compare_matrix.js";
 import { MetricCharts } from "./metrics.js";
 
 /** @typedef {import("../store.js").Schemas["ComparedRun"]} Run */
 /** @typedef {import("../store.js").Schemas["ComparisonReply"]} Comparison */
+/** @typedef {import("../store.js").Schemas["Trial"]} Trial */
 
-const MOST = 100;
 const EVERY_MS = 10_000;
 const MOST_SETTINGS = 2_000;
 const TABS = [
   ["", "Settings"],
-  ["curves", "Curves"],
+  ["curves", "Metrics"],
   ["code", "Configuration and code"],
 ];
 
@@ -68,7 +69,7 @@ export default component(
         })),
       }),
       tab === "" && Settings({ found: live.data, all, isOfTrials: !experiments.length }),
-      tab === "curves" && Curves({ runs: live.data.runs }),
+      tab === "curves" && Metrics({ runs: live.data.runs, isOfTrials: !experiments.length }),
       tab === "code" && CodeDifference({ experiments: experimentsOf(live.data.runs) }),
       experiments.length > 1 && tab !== "code" && Command({ text: `det experiment compare ${experiments.join(" ")}` }),
     );
@@ -176,34 +177,61 @@ const Settings = component(
           runs,
           rows: found.settings.map(({ path, values }) => ({ name: path.join("."), values })),
         }),
-      !isOfTrials && BestHyperparameters({ runs: found.runs }),
+      !isOfTrials &&
+        OfTrials({
+          title: "Hyperparameters of the best trials that differ",
+          runs: found.runs,
+          held: (trial) => trial.hparams,
+          isDiffering: true,
+        }),
     );
   },
 );
 
-const BestHyperparameters = component(
-  /** @param {{ runs: Run[] }} props */
-  ({ runs }) => {
-    const trained = runs.filter(({ trial }) => trial !== null);
-    const each = trained.map(({ trial }) => new Map(leaves(trial?.hparams ?? {})));
-    const names = [...new Set(each.flatMap((one) => [...one.keys()]))].sort();
-    const rows = names
-      .map((name) => ({ name, values: each.map((one) => (one.has(name) ? { value: one.get(name) } : null)) }))
-      .filter(({ values }) => values.some((one) => !isSame(one, values[0] ?? null)));
+/** What trials have by name, beside each other. Runs without a trial are left out. */
+const OfTrials = component(
+  /**
+   * @param {object} props
+   * @param {string} props.title
+   * @param {Run[]} props.runs
+   * @param {(trial: Trial) => Record<string, unknown>} props.held
+   * @param {boolean} [props.isOfTrials] whether trials were asked for, and not experiments
+   * @param {boolean} [props.isDiffering] only what is not the same in all
+   */
+  ({ title, runs, held, isOfTrials = false, isDiffering = false }) => {
+    const trained = runs.flatMap((run) => (run.trial ? { run, names: new Map(leaves(held(run.trial))) } : []));
+    const rows = [...new Set(trained.flatMap(({ names }) => [...names.keys()]))]
+      .sort()
+      .map((name) => ({
+        name,
+        values: trained.map(({ names }) => (names.has(name) ? { value: names.get(name) } : null)),
+      }))
+      .filter(({ values }) => !isDiffering || values.some((one) => !isSame(one, values[0] ?? null)));
     if (!rows.length) return null;
     return group(
-      h("h2", null, "Hyperparameters of the best trials that differ"),
-      Matrix({ label: "Hyperparameters", runs: trained.map((run) => named(run, false)), rows }),
+      h("h2", null, title),
+      Matrix({ label: title, runs: trained.map(({ run }) => named(run, isOfTrials)), rows }),
     );
   },
 );
 
-const Curves = component(
-  /** @param {{ runs: Run[] }} props */
-  ({ runs }) => {
+const Metrics = component(
+  /** @param {{ runs: Run[], isOfTrials: boolean }} props */
+  ({ runs, isOfTrials }) => {
     const trials = runs.flatMap(({ trial }) => trial ?? []);
     if (!trials.length) return h("p", { class: "empty" }, "None of them has a trial with a metric yet.");
-    return MetricCharts({ trials, isOver: false });
+    return h(
+      "div",
+      null,
+      OfTrials({
+        title: "Metrics of the best validation",
+        runs,
+        held: (trial) => trial.bestValidation?.metrics.avgMetrics ?? {},
+        isOfTrials,
+      }),
+      h("h2", null, "Curves"),
+      MetricCharts({ trials, isOver: false }),
+    );
   },
 );
 

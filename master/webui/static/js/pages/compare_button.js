@@ -6,7 +6,8 @@ import { bind } from "../keys.js";
 import { go, href } from "../router.js";
 import { say } from "../store.js";
 
-const MOST = 100;
+/** The master compares no more at once. */
+export const MOST = 100;
 
 export const CompareButton = component(
   /** @param {{ kind: "experiments" | "trials", selected: ReadonlySet<string | number> }} props */

@@ -30,7 +30,7 @@ export const Matrix = component(
           h(
             "tr",
             null,
-            h("th", { scope: "col" }, "Setting"),
+            h("th", { scope: "col" }, "Name"),
             runs.map(({ key, title, href }) => h("th", { key, scope: "col" }, h("a", { href }, title))),
           ),
         ),

@@ -247,6 +247,8 @@ class Notes:
                 jobs=_jobs((*entry.jobs, *known.jobs)),
                 launches=(*known.launches, *entry.launches),
                 said=known.said,
+                weighed=entry.weighed or known.weighed,
+                alternatives=entry.alternatives or known.alternatives,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from provisioner.planning.scale_up.limits import PoolLimits, cluster_purse
 from provisioner.planning.scale_up.quotes import Quotes
 from provisioner.planning.scale_up.remaining_quota import QuotasLeft
 from provisioner.planning.unschedulable import refusal_text
-from provisioner.types import PAID_MARKETS, Gang, Market, Offer
+from provisioner.types import PAID_MARKETS, Gang, Market, Offer, OfferKey
 
 MOST_CONSIDERED = 100
 """Shapes of gangs whose offers are compared."""
@@ -124,13 +125,18 @@ def _launches(state: PlanInput, planned: Plan) -> Iterator[PlannedLaunch]:
         )
 
 
-def considered(state: PlanInput, planned: Plan) -> tuple[Considered, ...]:
-    """The offers that were weighed for what machines are launched for, or wait for; the largest gangs first."""
-    return tuple(_considered(state, planned))
+def considered(
+    state: PlanInput, planned: Plan, *, most: int = MOST_CONSIDERED
+) -> tuple[Considered, ...]:
+    """The offers that were weighed for what machines are launched for, or wait for; the largest gangs first.
+
+    Of at most so many shapes of gangs.
+    """
+    return tuple(_considered(state, planned, most))
 
 
-def _considered(state: PlanInput, planned: Plan) -> Iterator[Considered]:
-    left = MOST_CONSIDERED
+def _considered(state: PlanInput, planned: Plan, most: int) -> Iterator[Considered]:
+    left = most
     before, after = _limits(state), _limits(state)
     for launch in planned.launches:
         after[launch.pool].bought(launch.offer, launch.count)
@@ -175,8 +181,8 @@ class _Weighing:
         self._open_offers = open_offers
         self._limits = limits
         self._now = now
-        self._launches = launches
         self._served = served
+        self._bought = _machines_by_request(launches)
         self._quotes = Quotes(pool, open_offers, now)
 
     def classes(
@@ -198,7 +204,9 @@ class _Weighing:
 
     def considered(self, gangs: GangClass) -> Considered:
         ids = gangs.remaining_ids()
-        weighed = [self._weighed(offer, gangs, set(ids)) for offer in self._pool.offers]
+        machines = {machine for id_ in ids for machine in self._bought.get(id_, ())}
+        launched = Counter(key for key, _ in machines)
+        weighed = [self._weighed(offer, gangs, launched[offer.key]) for offer in self._pool.offers]
         weighed.sort(key=lambda w: (-w.launched, _or_inf(w.usd_per_work_hour), w.offer.key))
         requires = gangs.wants.requires
         return Considered(
@@ -210,13 +218,7 @@ class _Weighing:
             offers=tuple(weighed),
         )
 
-    def _weighed(self, offer: Offer, gangs: GangClass, ids: Collection[str]) -> Weighed:
-        launched = sum(
-            any(request_id in ids for request_id in claims)
-            for launch in self._launches
-            if launch.offer.key == offer.key
-            for claims in launch.claims
-        )
+    def _weighed(self, offer: Offer, gangs: GangClass, launched: int) -> Weighed:
         machines = self._machines(offer, gangs)
         usd = machines * self._quotes.usd(offer, gangs) if machines else None
         return Weighed(
@@ -300,6 +302,18 @@ class _Weighing:
         if not self._served:
             return "one launch at a time tries what was refused"
         return "dearer for what is to be launched"
+
+
+def _machines_by_request(
+    launches: Sequence[Launch],
+) -> Mapping[str, Sequence[tuple[OfferKey, int]]]:
+    """Of each request the machines that are launched for it, numbered over all launches."""
+    found: dict[str, list[tuple[OfferKey, int]]] = {}
+    machines = ((launch.offer.key, ids) for launch in launches for ids in launch.claims)
+    for number, (key, ids) in enumerate(machines):
+        for id_ in ids:
+            found.setdefault(id_, []).append((key, number))
+    return found
 
 
 def _or_inf(usd: float | None) -> float:

@@ -33,6 +33,7 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.lists import routes as lists
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.models import routes as models
@@ -129,6 +130,7 @@ ROUTES: Sequence[BaseRoute] = (
     *webhook_alerts.router.routes,
     *model_versions.router.routes,
     *windlass.router.routes,
+    *lists.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,
     *windlass_costs.router.routes,

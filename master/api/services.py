@@ -30,6 +30,7 @@ from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
+from master.experiments.finding.listed import ListedValues
 from master.experiments.finding.queries import Finder
 from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
@@ -274,6 +275,7 @@ class Reads:
     def __init__(self, store: Store) -> None:
         self.experiments = ExperimentQueries(store)
         self.finder = Finder(store)
+        self.listed = ListedValues(store)
         self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
         self.series = SeriesQueries(store)

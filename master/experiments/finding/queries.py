@@ -95,6 +95,16 @@ class Finder:
         """All that match, in order."""
         return await self._store.read(self._experiments(search, now, visible))
 
+    async def run_id_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[int]:
+        return await self._page(self._runs(search, now, visible), page)
+
+    async def experiment_id_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[int]:
+        return await self._page(self._experiments(search, now, visible), page)
+
     async def run_page(
         self, search: Search, page: Page, now: datetime, visible: Visibility
     ) -> Paged[FoundRun]:

@@ -333,6 +333,11 @@ EXPECTED: Mapping[str, Expected | None] = {
     "DELETE /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
     "GET /api/v1/models/{model_name}/versions/{model_version_num}/metrics": READ,
     "POST /api/v1/trial-source-info": OWNED,
+    **{
+        f"GET /api/v1/windlass/{rows}{what}": READ
+        for rows in ("experiments", "runs")
+        for what in ("", "/ids", "/words")
+    },
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "GET /api/v1/windlass/fleet/timeline": READ,

@@ -274,6 +274,9 @@ GET /experiment/labels
 GET /experiments
 GET /experiments/{experiment_id}
 GET /projects/{id}/columns
+GET /windlass/experiments
+GET /windlass/experiments/ids
+GET /windlass/experiments/words
 GET /windlass/experiments/{id}/cost
 GET /windlass/experiments/{id}/reasons
 GET /windlass/experiments/{id}/searcher
@@ -289,6 +292,9 @@ GET /windlass/fleet/costs
 GET /windlass/pools
 GET //prom/det-state-metrics
 seen: VIEW_EXPERIMENT_ARTIFACTS >
+GET /windlass/runs
+GET /windlass/runs/ids
+GET /windlass/runs/words
 GET /allocations/{allocation_id}
 GET /checkpoints/{checkpoint_uuid}
 GET /checkpoints/{checkpoint_uuid}/metrics

@@ -3300,6 +3300,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["lists_list_experiments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{id}/cost": {
         parameters: {
             query?: never;
@@ -3378,6 +3394,40 @@ export interface paths {
         put?: never;
         /** @description Of the searcher windlass_external. */
         post: operations["windlass_add_trial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/ids": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that the filter finds, to act on them. */
+        get: operations["lists_experiment_ids"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/words": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What filters and columns are made of; hyperparameters and metrics of what the caller may see. */
+        get: operations["lists_experiment_words"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3683,6 +3733,56 @@ export interface paths {
         };
         /** @description Agents whose connections this master has refused, newest first. */
         get: operations["windlass_refused_agents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["lists_list_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/runs/ids": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that the filter finds, to act on them. */
+        get: operations["lists_run_ids"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/runs/words": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What filters and columns are made of; hyperparameters, metrics and metadata of what the caller may see. */
+        get: operations["lists_run_words"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4882,8 +4982,10 @@ export interface components {
         };
         ErrorDetail: {
             code: number;
+            end?: number;
             error: string;
             reason: string;
+            start?: number;
         };
         /** @description What every status but 200 comes with. */
         ErrorReply: {
@@ -5263,6 +5365,10 @@ export interface components {
             slots: number;
             state: string;
         };
+        IdsReply: {
+            ids: number[];
+            total: number;
+        };
         /** @description The one reply in snake_case. */
         Info: {
             cluster_id: string;
@@ -5366,6 +5472,8 @@ export interface components {
             /** @default false */
             killFromRoot?: boolean;
         };
+        /** @enum {string} */
+        Kind: "number" | "text" | "date" | "tags" | "boolean";
         Labels: {
             agentId: string;
             gpuUuid: string;
@@ -5525,6 +5633,14 @@ export interface components {
             error?: components["schemas"]["StreamError"];
             result?: components["schemas"]["TrialsSnapshot"];
         };
+        ListedExperiment: {
+            experiment: components["schemas"]["Experiment"];
+            values: unknown[];
+        };
+        ListedExperimentsReply: {
+            experiments: components["schemas"]["ListedExperiment"][];
+            pagination: components["schemas"]["Pagination"];
+        };
         ListedGenericTask: {
             endTime: string | null;
             exitStatus: string;
@@ -5539,11 +5655,48 @@ export interface components {
             username: string;
             waitingReason: string | null;
         };
+        ListedRun: {
+            archived: boolean;
+            checkpointCount: number;
+            displayName: string;
+            duration: number;
+            endTime: string | null;
+            experimentId: number;
+            experimentName: string;
+            id: number;
+            labels: string[];
+            localId: string;
+            projectId: number;
+            projectName: string;
+            resourcePool: string;
+            searcherMetricValue: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Format: date-time */
+            startTime: string;
+            state: components["schemas"]["TrialState"];
+            username: string;
+            values: unknown[];
+            waitingReason: string | null;
+            workspaceId: number;
+            workspaceName: string;
+        };
+        ListedRunsReply: {
+            pagination: components["schemas"]["Pagination"];
+            runs: components["schemas"]["ListedRun"][];
+        };
         ListRoles: {
             /** @default 0 */
             limit?: number;
             /** @default 0 */
             offset?: number;
+        };
+        ListWord: {
+            kind: components["schemas"]["Kind"] | null;
+            meaning: string;
+            name: string;
+            values: string[];
+        };
+        ListWordsReply: {
+            words: components["schemas"]["ListWord"][];
         };
         LiveTasksReply: {
             allocationIdToSummary: {
@@ -6674,6 +6827,8 @@ export interface components {
             projectId?: number;
             /** @default  */
             sort?: string;
+            /** @default  */
+            written?: string;
         };
         SearcherReply: {
             brackets: number;
@@ -15610,6 +15765,43 @@ export interface operations {
             };
         };
     };
+    lists_list_experiments: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                columns?: string[];
+                filter?: string;
+                limit?: number;
+                offset?: number;
+                projectId?: number;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListedExperimentsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_experiment_costs: {
         parameters: {
             query?: never;
@@ -15756,6 +15948,70 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TrialReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_experiment_ids: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                filter?: string;
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_experiment_words: {
+        parameters: {
+            query?: {
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListWordsReply"];
                 };
             };
             /** @description Failure */
@@ -16442,6 +16698,107 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RefusedAgentsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_list_runs: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                columns?: string[];
+                filter?: string;
+                limit?: number;
+                offset?: number;
+                projectId?: number;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListedRunsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_run_ids: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                filter?: string;
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_run_words: {
+        parameters: {
+            query?: {
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListWordsReply"];
                 };
             };
             /** @description Failure */

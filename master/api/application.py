@@ -34,6 +34,7 @@ from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
 from master.api.lists import routes as lists
+from master.api.lists import views as saved_views
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.models import routes as models
@@ -131,6 +132,7 @@ ROUTES: Sequence[BaseRoute] = (
     *model_versions.router.routes,
     *windlass.router.routes,
     *lists.router.routes,
+    *saved_views.router.routes,
     *windlass_bakes.router.routes,
     *external_searches.router.routes,
     *windlass_costs.router.routes,

@@ -41,6 +41,7 @@ from master.experiments.queries.searches import SearchQueries
 from master.experiments.queries.series import SeriesQueries
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
+from master.experiments.saved_views import SavedViews
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.logs.own_log import OwnLog
@@ -208,6 +209,8 @@ class Services:
     blobs: BlobStore
     auth: AuthService
     user_settings: UserSettings
+    saved_views: SavedViews
+    """Of lists."""
     experiments: ExperimentService
     tasks: InteractiveService
     generic: GenericTasks

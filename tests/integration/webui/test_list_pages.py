@@ -115,6 +115,36 @@ async def test_columns_are_chosen_sorted_by_and_kept(visitor: Visit) -> None:
     assert "columns" not in chosen(page)
 
 
+async def test_a_view_is_saved_shared_and_found_by_its_short_address(visitor: Visit) -> None:
+    page = await visitor.open(
+        "projects/1/experiments?filter=name+~+search&columns=state,hp.lr&sort=-id"
+    )
+    await expect(page.get_by_text("1 in all")).to_be_visible()
+    await page.get_by_role("button", name="Save view…").click()
+    dialog = page.get_by_role("dialog", name="Save this view")
+    await dialog.get_by_label("Name").fill("searches only")
+    await dialog.get_by_label("Shown to").select_option("all who see workspace Uncategorized")
+    await dialog.get_by_role("button", name="Save view…").click()
+    menu = page.get_by_label("View", exact=True)
+    await expect(menu.locator("option:checked")).to_have_text("searches only")
+    (view,) = chosen(page)["view"]
+    await visitor.open(f"projects/1/experiments?view={view}")
+    await expect(field(page)).to_have_value("name ~ search")
+    await expect(page.get_by_text("1 in all")).to_be_visible()
+    await expect(grid(page).get_by_role("columnheader", name="lr")).to_be_visible()
+    await field(page).fill("")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Save changes…")).to_be_visible()
+    await expect(page.get_by_text("1 in all")).to_have_count(0)
+    await menu.select_option("no saved view")
+    await expect(grid(page).get_by_role("columnheader", name="Project")).to_be_visible()
+    await menu.select_option("searches only")
+    await expect(field(page)).to_have_value("name ~ search")
+    await page.get_by_role("button", name="Delete view").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete view").click()
+    await expect(menu.get_by_role("option", name="searches only")).to_have_count(0)
+
+
 async def test_all_that_is_found_is_acted_on_after_a_question_with_the_number(
     served: ServedWorld, visitor: Visit
 ) -> None:

@@ -22,6 +22,8 @@ GET /auth/user
 GET /users/setting
 POST /users/setting
 POST /users/setting/reset
+PUT /windlass/views
+DELETE /windlass/views
 GET //users/me
 GET //det/
 GET //det/{path:path}
@@ -275,6 +277,7 @@ GET /experiments
 GET /experiments/{experiment_id}
 GET /projects/{id}/columns
 GET /windlass/experiments
+GET /windlass/views
 GET /windlass/experiments/ids
 GET /windlass/experiments/words
 GET /windlass/experiments/{id}/cost

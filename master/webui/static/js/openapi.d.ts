@@ -3841,6 +3841,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The caller's own, and those shared with the projects and workspaces that the caller sees. */
+        get: operations["lists_list_views"];
+        /** @description Keeps it, in the place of the caller's own one of that name. */
+        put: operations["lists_put_view"];
+        post?: never;
+        /** @description One of the caller's own. */
+        delete: operations["lists_remove_view"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/webhook-signing-key": {
         parameters: {
             query?: never;
@@ -6506,6 +6525,19 @@ export interface components {
             createTrialRequest: components["schemas"]["CreateTrial"];
             externalTrialId: string;
         };
+        PutView: {
+            /** @default false */
+            archived?: boolean;
+            columns?: string[] | null;
+            /** @default  */
+            filter?: string;
+            list: components["schemas"]["Table"];
+            name: string;
+            projectId?: number | null;
+            /** @default  */
+            sort?: string;
+            workspaceId?: number | null;
+        };
         QueueAggregate: {
             periodStart: string;
             seconds: number;
@@ -6803,6 +6835,23 @@ export interface components {
             };
             trialId: number;
         };
+        SavedView: {
+            archived: boolean;
+            columns: string[] | null;
+            filter: string;
+            list: components["schemas"]["Table"];
+            /** Format: date-time */
+            modifiedAt: string;
+            name: string;
+            ownerId: number;
+            projectId: number | null;
+            sort: string;
+            username: string;
+            workspaceId: number | null;
+        };
+        SavedViewsReply: {
+            views: components["schemas"]["SavedView"][];
+        };
         /** @enum {string} */
         SchedulerType: "SCHEDULER_TYPE_UNSPECIFIED" | "SCHEDULER_TYPE_PRIORITY" | "SCHEDULER_TYPE_FAIR_SHARE" | "SCHEDULER_TYPE_ROUND_ROBIN" | "SCHEDULER_TYPE_KUBERNETES" | "SCHEDULER_TYPE_SLURM" | "SCHEDULER_TYPE_PBS";
         ScopeTypeMask: {
@@ -7024,6 +7073,8 @@ export interface components {
             httpStatus: string;
             message: string;
         };
+        /** @enum {string} */
+        Table: "experiments" | "runs";
         Task: {
             allocations: components["schemas"]["Allocation"][];
             batchJobs: components["schemas"]["BatchJob"][];
@@ -16927,6 +16978,102 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndedSessionsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_list_views: {
+        parameters: {
+            query: {
+                list: components["schemas"]["Table"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedViewsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_put_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutView"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Empty"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_remove_view: {
+        parameters: {
+            query: {
+                list: components["schemas"]["Table"];
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Empty"];
                 };
             };
             /** @description Failure */

@@ -15,6 +15,7 @@ import { useWindows } from "../widgets/windows.js";
 import { Actions } from "./experiment_actions.js";
 import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
 import { ProjectHead } from "./project_head.js";
+import { ViewMenu } from "./saved_views.js";
 
 /** @typedef {import("../store.js").Schemas["ListedExperiment"]} Row */
 
@@ -167,7 +168,13 @@ export default component(
     return h(
       "section",
       { class: "full" },
-      h("div", { class: "title" }, h("h1", null, title), ListBar({ chosen, words: known, onColumns: chooseColumns })),
+      h(
+        "div",
+        { class: "title" },
+        h("h1", null, title),
+        ListBar({ chosen, words: known, onColumns: chooseColumns }),
+        ViewMenu({ list: "experiments", chosen, project: live.data }),
+      ),
       UnderBar({
         chosen,
         error: problem,

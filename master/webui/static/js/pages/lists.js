@@ -34,6 +34,11 @@ export function chosenOfList() {
   };
 }
 
+/** Columns as the address has them. @param {string[] | null} ids null: the usual ones */
+export function columnsWord(ids) {
+  return ids && (ids.map(encodeURIComponent).join(",") || "name");
+}
+
 /** Addresses of before had a part of the name, and a state. @param {URLSearchParams} query */
 function formerFilter(query) {
   const [name, state] = [query.get("name"), query.get("state")];
@@ -153,7 +158,7 @@ export const UnderBar = component(
           named: words?.filter((word) => NAMED.test(word.name)).map(({ name }) => ({ id: name, title: name })) ?? null,
           chosen: chosen.columns ?? usual,
           most: MOST_COLUMNS,
-          onChoose: (ids) => choose({ columns: ids ? ids.map(encodeURIComponent).join(",") || "name" : "" }),
+          onChoose: (ids) => choose({ columns: columnsWord(ids) }),
           onClose,
         }),
     ),

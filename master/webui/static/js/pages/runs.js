@@ -17,6 +17,7 @@ import { useWindows } from "../widgets/windows.js";
 import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
 import { ProjectHead } from "./project_head.js";
 import { RUN_ACTIONS } from "./run_actions.js";
+import { ViewMenu } from "./saved_views.js";
 
 /** @typedef {import("../store.js").Schemas["ListedRun"]} Run */
 
@@ -140,7 +141,10 @@ export default component(
       { class: "full" },
       Heading({
         title: project ? `Runs of ${live.data?.name ?? `project ${project}`}` : "Runs",
-        children: ListBar({ chosen, words: known, onColumns: chooseColumns }),
+        children: [
+          ListBar({ key: "bar", chosen, words: known, onColumns: chooseColumns }),
+          ViewMenu({ key: "views", list: "runs", chosen, project: live.data }),
+        ],
       }),
       UnderBar({
         chosen,

@@ -35,6 +35,7 @@ from master.core.scheduler import decide
 from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
 from master.experiments.reports.log_watch import LogWatch
+from master.experiments.saved_views import SavedViews
 from master.leading import keep_leading, lead
 from master.live.hub import LiveHub
 from master.logs.master_lines import MasterLines
@@ -329,6 +330,7 @@ class Master:
             blobs=plane.parts.blobs,
             auth=auth,
             user_settings=UserSettings(self._store),
+            saved_views=SavedViews(self._store, options.clock),
             experiments=plane.experiments,
             tasks=plane.tasks,
             generic=plane.generic,

@@ -33,6 +33,8 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.lists import routes as lists
+from master.api.lists import views as saved_views
 from master.api.live import socket as live_socket
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
@@ -141,6 +143,8 @@ ROUTES: Sequence[BaseRoute] = (
     *webhook_alerts.router.routes,
     *model_versions.router.routes,
     *windlass.router.routes,
+    *lists.router.routes,
+    *saved_views.router.routes,
     *windlass_bakes.router.routes,
     *windlass_code.router.routes,
     *windlass_histories.router.routes,

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NotRequired
 
 import structlog
 from fastapi import FastAPI, Request
@@ -24,6 +25,7 @@ from typing_extensions import TypedDict
 
 from master.api.http.accept import asks_for_page
 from master.config.sections import NO_SIGN_ON
+from master.experiments.finding.tokens import InvalidFilter
 from windlass.base.errors import NotFound, WindlassError
 from windlass.base.formats.json_types import JsonObject
 
@@ -107,6 +109,9 @@ class ErrorDetail(TypedDict):
     """Of gRPC."""
     reason: str
     error: str
+    start: NotRequired[int]
+    """Our own: where a filter is wrong, in characters from 0; up to `end`."""
+    end: NotRequired[int]
 
 
 class ErrorReply(TypedDict):
@@ -117,10 +122,15 @@ class ErrorReply(TypedDict):
 
 
 def error_response(status: ErrorStatus, message: str) -> Response:
-    body: ErrorReply = {
-        "error": {"code": status.grpc, "reason": status.reason, "error": message},
-        "message": message,
-    }
+    return _response(status, _detail(status, message))
+
+
+def _detail(status: ErrorStatus, message: str) -> ErrorDetail:
+    return {"code": status.grpc, "reason": status.reason, "error": message}
+
+
+def _response(status: ErrorStatus, detail: ErrorDetail) -> Response:
+    body: ErrorReply = {"error": detail, "message": detail["error"]}
     return JSONResponse(body, status_code=status.http)
 
 
@@ -176,6 +186,11 @@ def install(app: FastAPI, error_page: ErrorPage, *, shows_roles: bool) -> None:
         if isinstance(error, NotFound) and shows_roles:
             message += CHECK_PERMISSIONS
         return answer_to(request.scope, status, message)
+
+    @app.exception_handler(InvalidFilter)
+    async def invalid_filter(request: Request, error: InvalidFilter) -> Response:
+        detail = _detail(INVALID, error.message)
+        return _response(INVALID, {**detail, "start": error.start, "end": error.end})
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

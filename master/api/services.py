@@ -30,6 +30,7 @@ from master.core.actor import Actor
 from master.core.expconf.references import PoolSecrets
 from master.core.fall_back import FallBackRule
 from master.costs.recorder import CostRecorder
+from master.experiments.finding.listed import ListedValues
 from master.experiments.finding.queries import Finder
 from master.experiments.finding.values import ProjectValues
 from master.experiments.metadata import ExperimentMetadata
@@ -43,6 +44,7 @@ from master.experiments.queries.series import SeriesQueries
 from master.experiments.queries.trial_columns import TrialColumnQueries
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
+from master.experiments.saved_views import SavedViews
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
 from master.live.hub import LiveHub
@@ -214,6 +216,8 @@ class Services:
     blobs: BlobStore
     auth: AuthService
     user_settings: UserSettings
+    saved_views: SavedViews
+    """Of lists."""
     experiments: ExperimentService
     tasks: InteractiveService
     generic: GenericTasks
@@ -287,6 +291,7 @@ class Reads:
         self.events = EventQueries(store)
         self.comparisons = ComparisonQueries(store)
         self.finder = Finder(store)
+        self.listed = ListedValues(store)
         self.values = ProjectValues(store)
         self.metrics = MetricQueries(store)
         self.series = SeriesQueries(store)

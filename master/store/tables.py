@@ -100,6 +100,26 @@ class UserSetting(SQLModel, table=True):
     value: Mapped[str | None] = Field(default=None)
 
 
+class SavedView(SQLModel, table=True):
+    """What a user wants to see of a list: which rows, in which order, with which columns."""
+
+    __tablename__ = "saved_view"  # pyright: ignore
+
+    owner_id: Mapped[int] = Field(primary_key=True, foreign_key="user.id")
+    list: Mapped[str] = Field(primary_key=True)
+    name: Mapped[str] = Field(primary_key=True)
+    filter: Mapped[str]
+    """As it was written: `me` and ages are of whoever looks, and when."""
+    sort: Mapped[str]
+    columns: Mapped[str | None] = Field(default=None)
+    """Each on a line of its own; None: the usual ones."""
+    archived: Mapped[bool]
+    project_id: Mapped[int | None] = Field(default=None, foreign_key="project.id", index=True)
+    """Shown to all who see this project, or this workspace."""
+    workspace_id: Mapped[int | None] = Field(default=None, foreign_key="workspace.id", index=True)
+    modified_at: Mapped[datetime] = time_column(nullable=False)
+
+
 def name_key(name: str) -> str:
     """By which names are the same, whatever the case of their letters; the same on every database."""
     return name.casefold()

@@ -17,13 +17,15 @@ _P, _E, _K, _C, _S = (
 )
 
 
-def workspace_visible(workspace_id: SQLColumnExpression[int], visible: Visibility) -> Conditions:
+def workspace_visible(
+    workspace_id: SQLColumnExpression[int | None], visible: Visibility
+) -> Conditions:
     if visible.workspaces is None:
         return []
     return [workspace_id.in_(sorted(visible.workspaces))]
 
 
-def project_visible(project_id: SQLColumnExpression[int], visible: Visibility) -> Conditions:
+def project_visible(project_id: SQLColumnExpression[int | None], visible: Visibility) -> Conditions:
     if visible.is_everything:
         return []
     here = workspace_visible(_P.workspace_id, visible)

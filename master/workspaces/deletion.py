@@ -74,6 +74,7 @@ def empty_workspace(workspace_id: int) -> UnitOfWork:
     """Deletes one without projects and tasks."""
     unit = UnitOfWork()
     unit.delete(tables.Template, {"workspace_id": workspace_id})
+    unit.delete(tables.SavedView, {"workspace_id": workspace_id})
     unit.delete(tables.ConfigPolicy, {"workspace_id": workspace_id})
     unit.delete(tables.PoolBinding, {"workspace_id": workspace_id})
     webhooks = select(tables.Webhook.id).where(tables.Webhook.workspace_id == workspace_id)
@@ -157,6 +158,7 @@ class Removals:
             raise
         if not inside:
             unit = UnitOfWork()
+            unit.delete(tables.SavedView, {"project_id": row.id})
             unit.delete(tables.Project, {"id": row.id})
             await self._store.commit(unit)
             log.info("project deleted", project=row.id)

@@ -169,6 +169,7 @@ class ProjectService:
             empty = not await self._store.read_one(inside)
             unit = UnitOfWork()
             if empty:
+                unit.delete(tables.SavedView, {"project_id": project_id})
                 unit.delete(tables.Project, {"id": project_id})
             else:
                 unit.update(tables.Project, {"id": project_id}, DELETING, expect=1)

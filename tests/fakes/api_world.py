@@ -43,6 +43,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.sampling.process import Sampler, SamplerProcess
+from master.experiments.saved_views import SavedViews
 from master.live.hub import LiveHub
 from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
@@ -484,6 +485,7 @@ async def _start(
         blobs=plane.parts.blobs,
         auth=auth,
         user_settings=UserSettings(store),
+        saved_views=SavedViews(store, clock),
         experiments=plane.experiments,
         tasks=plane.tasks,
         generic=plane.generic,

@@ -12,10 +12,12 @@ from master.experiments.finding.filters import (
     POSITIVE,
     Condition,
     Filter,
-    Group,
+    Node,
+    Not,
     Operator,
     Value,
 )
+from master.experiments.finding.live_states import LIVE
 from master.experiments.finding.sorts import Sort
 from master.experiments.finding.sources import Column, Hyperparameter, Metadata, Metric, Space
 from master.experiments.reports.metrics import summary_key
@@ -40,6 +42,8 @@ class Subject:
     hparams: Mapping[str, Any]
     metadata: Mapping[str, Any] | None
     summary: Mapping[str, Any]
+    live: str | None = None
+    """What it does, if it is active."""
 
 
 def matches(subject: Subject, wanted: Filter) -> bool:
@@ -63,6 +67,8 @@ def _sort_keys(sort: Sort) -> list[Callable[[Subject], Any]]:
     source = sort.source
     if isinstance(source, Column):
         name = source.name
+        if name == "state":
+            return [lambda s: s.columns[name], lambda s: s.live and LIVE.index(s.live)]
         return [lambda s: s.columns[name]]
 
     def of(kind: type | tuple[type, ...]) -> Callable[[Subject], Any]:
@@ -94,8 +100,10 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def _node(subject: Subject, node: Group | Condition) -> bool:
-    if isinstance(node, Group):
+def _node(subject: Subject, node: Node) -> bool:
+    if isinstance(node, Not):
+        return not _node(subject, node.child)
+    if not isinstance(node, Condition):
         results = [_node(subject, child) for child in node.children]
         return any(results) if node.any_of else all(results)
     positive = POSITIVE.get(node.operator)
@@ -106,6 +114,8 @@ def _node(subject: Subject, node: Group | Condition) -> bool:
 
 def _holds(subject: Subject, source: Any, operator: Operator, value: Value | None) -> bool:
     if isinstance(source, Column):
+        if source.name == "state" and operator is Operator.EQUAL and value in LIVE:
+            return bool(subject.live == value)
         return _column(source.kind, subject.columns[source.name], operator, value)
     if isinstance(source, Space):
         return _space(_at(subject.config, ("hyperparameters", *source.path)), operator, value)

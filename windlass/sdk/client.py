@@ -283,15 +283,22 @@ class Client:
         query = {**query, "orderBy": "ORDER_BY_DESC"}
         return list(self.pages(path, key, query, limit=newest, size=size))[::-1]
 
-    def search_experiments(self, filter: str, sort: str, *, limit: int | None = None) -> list[Json]:
-        """Each with its `bestTrial`. In the language of filters and sorts of the published API."""
-        body = {"filter": filter, "sort": sort, "limit": -1 if limit is None else limit}
+    def search_experiments(
+        self, filter: str, sort: str, *, written: str = "", limit: int | None = None
+    ) -> list[Json]:
+        """Each with its `bestTrial`. In the language of filters and sorts of the published API.
+
+        `written`: a filter as people write it, which must hold, too.
+        """
+        body = _search(filter, sort, written, limit)
         found = self.session.post("/api/v1/experiments-search", body)["experiments"]
         return [one["experiment"] | {"bestTrial": one["bestTrial"]} for one in found]
 
-    def search_runs(self, filter: str, sort: str, *, limit: int | None = None) -> list[Json]:
-        """A run is a trial. Filter and sort as those of experiments."""
-        body = {"filter": filter, "sort": sort, "limit": -1 if limit is None else limit}
+    def search_runs(
+        self, filter: str, sort: str, *, written: str = "", limit: int | None = None
+    ) -> list[Json]:
+        """A run is a trial. Filters and sort as those of experiments."""
+        body = _search(filter, sort, written, limit)
         return list(self.session.post("/api/v1/runs", body)["runs"])
 
     def act_on_runs(self, action: RunAction, run_ids: Sequence[int]) -> list[Json]:
@@ -573,6 +580,11 @@ class Client:
             if end <= offset or end >= int(bounds.get("total") or 0):
                 return
             offset = end
+
+
+def _search(filter: str, sort: str, written: str, limit: int | None) -> Json:
+    whole = {"filter": filter, "sort": sort, "limit": -1 if limit is None else limit}
+    return {**whole, "written": written} if written else whole
 
 
 def _agent(agent_id: str) -> str:

@@ -9,11 +9,13 @@ from fastapi import APIRouter
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from master.api.access import Visible
+from master.api.access import Caller, Visible
 from master.api.enums import TrialState
 from master.api.experiments import wire
 from master.api.experiments.replies import Experiment
 from master.api.experiments.requests import DEFAULT_LIMIT
+from master.api.experiments.waiting import waiting_reason
+from master.api.lists.search import ARCHIVED, both, live_states, written
 from master.api.paging import Pagination, pagination
 from master.api.permits import VISIBLE, permit
 from master.api.replies import Reply, reply
@@ -25,9 +27,11 @@ from master.api.trials.routes import trials_json
 from master.api.trials.wire import run_state
 from master.api.values import Int64, Number, Timestamp, finite, time
 from master.auth.actions import Action
+from master.auth.principal import Principal
 from master.core.visibility import Visibility
 from master.experiments.finding.columns import Table
-from master.experiments.finding.filters import parse_filter
+from master.experiments.finding.filters import Filter, parse_filter
+from master.experiments.finding.language import mentions
 from master.experiments.finding.queries import FoundRun, Search
 from master.experiments.finding.sorts import parse_sorts
 from master.store.paging import Page
@@ -102,24 +106,37 @@ class SearchBody(Body):
     """-1: all, -2: none."""
     sort: str = ""
     filter: str = ""
+    written: str = ""
+    """Our own: a filter as people write it, which must hold, too."""
 
     def page(self) -> Page:
         limit = {0: DEFAULT_LIMIT, -1: None, -2: 0}.get(self.limit, self.limit)
         return Page(offset=self.offset, limit=limit)
 
-    async def search(self, api: ApiContext, table: Table, visible: Visibility) -> Search:
+    async def search(
+        self, api: ApiContext, table: Table, by: Principal, visible: Visibility
+    ) -> Search:
         """Raises InvalidArgument; NotFound for a project that is not there."""
         wanted = parse_filter(self.filter, table)
         sorts = parse_sorts(self.sort, table)
+        root = written(api, self.written, table, by)
         if self.project_id:
             await api.reads.workspaces.project(self.project_id, visible)
-        return Search(filter=wanted, sorts=sorts, project_id=self.project_id)
+        both_hold = both(wanted.root, root)
+        return Search(
+            filter=Filter(both_hold, wanted.show_archived or mentions(root, ARCHIVED)),
+            sorts=sorts,
+            project_id=self.project_id,
+            live=live_states(api, table, both_hold, sorts),
+        )
 
 
 @router.post("/api/v1/runs")
 @permit(Action.VIEW_ARTIFACTS, VISIBLE)
-async def search_runs(body: SearchBody, visible: Visible, api: TheApi) -> Reply[RunsReply]:
-    search = await body.search(api, Table.RUNS, visible)
+async def search_runs(
+    body: SearchBody, by: Caller, visible: Visible, api: TheApi
+) -> Reply[RunsReply]:
+    search = await body.search(api, Table.RUNS, by, visible)
     now = api.services.clock.now()
     found = await api.reads.finder.run_page(search, body.page(), now, visible)
     items = [_run(api, row, now) for row in found.rows]
@@ -129,9 +146,9 @@ async def search_runs(body: SearchBody, visible: Visible, api: TheApi) -> Reply[
 @router.post("/api/v1/experiments-search")
 @permit(Action.VIEW_EXPERIMENTS, VISIBLE)
 async def search_experiments(
-    body: SearchBody, visible: Visible, api: TheApi
+    body: SearchBody, by: Caller, visible: Visible, api: TheApi
 ) -> Reply[FoundExperimentsReply]:
-    search = await body.search(api, Table.EXPERIMENTS, visible)
+    search = await body.search(api, Table.EXPERIMENTS, by, visible)
     now = api.services.clock.now()
     found = await api.reads.finder.experiment_page(search, body.page(), now, visible)
     trials = await trials_json(
@@ -144,7 +161,8 @@ async def search_experiments(
         if id_ not in rows:
             continue  # deleted meanwhile
         live = api.services.experiments.live(id_)
-        item = wire.experiment(rows[id_], live, now, visible, notes=wire.OMITTED)
+        waiting = waiting_reason(api, live)
+        item = wire.experiment(rows[id_], live, now, visible, waiting=waiting, notes=wire.OMITTED)
         trial = by_id.get(best) if best is not None else None
         if trial is not None:
             item["bestTrialId"] = trial["id"]

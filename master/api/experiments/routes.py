@@ -25,6 +25,7 @@ from master.api.experiments.requests import (
     ListTrials,
     read_create,
 )
+from master.api.experiments.waiting import waiting_reason
 from master.api.jobs.replies import JobSummary
 from master.api.jobs.wire import summary
 from master.api.openapi import reads
@@ -42,7 +43,6 @@ from master.auth.actions import Action
 from master.auth.permissions import visibility
 from master.auth.principal import Principal
 from master.core.expconf.origins import origins_from_document
-from master.core.reasons import Reason
 from master.core.visibility import Visibility
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.experiments import ExperimentFilter, ExperimentRow
@@ -207,7 +207,7 @@ async def list_experiments(
     for row in found.rows:
         live = api.services.experiments.live(row.experiment.id)
         item = wire.experiment(
-            row, live, now, visible, waiting=_waiting(api, live), notes=wire.OMITTED
+            row, live, now, visible, waiting=waiting_reason(api, live), notes=wire.OMITTED
         )
         item["bestTrialSearcherMetric"] = finite(best.get(row.experiment.id))
         items.append(item)
@@ -222,7 +222,7 @@ async def _summaries(
     items = []
     for row in found.rows:
         live = api.services.experiments.live(row.id)
-        items.append(wire.summary(row, live, now, waiting=_waiting(api, live)))
+        items.append(wire.summary(row, live, now, waiting=waiting_reason(api, live)))
     return reply({"experiments": items, "pagination": pagination(found)})
 
 
@@ -279,7 +279,7 @@ async def _whole(api: ApiContext, row: ExperimentRow, visible: Visibility) -> Ex
         visible,
         trial_ids=await api.reads.experiments.trial_ids(experiment_id),
         best_trial=await _best_trial(api, row),
-        waiting=_waiting(api, live),
+        waiting=waiting_reason(api, live),
     )
 
 
@@ -302,13 +302,6 @@ async def _best(api: ApiContext, rows: Sequence[ExperimentRow]) -> dict[int, flo
         for row in rows
         if (found := extremes.get(id_ := row.experiment.id)) is not None
     }
-
-
-def _waiting(api: ApiContext, live: LiveExperiment | None) -> Reason | None:
-    """Why the experiment's first waiting trial waits."""
-    if live is None:
-        return None
-    return api.services.experiments.first_waiting_reason(live.waiting_trials())
 
 
 def _job_summary(api: ApiContext, live: LiveExperiment) -> JobSummary | None:

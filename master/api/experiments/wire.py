@@ -32,14 +32,17 @@ def state(row: ExperimentSummary, live: LiveExperiment | None) -> ExperimentStat
         return ExperimentState[phase]
     if row.unmanaged:
         return ExperimentState.RUNNING
-    if live is None:
-        return ExperimentState.QUEUED
+    return ExperimentState.QUEUED if live is None else ExperimentState[active_state(live)]
+
+
+def active_state(live: LiveExperiment) -> str:
+    """QUEUED, PULLING, STARTING or RUNNING: what its most progressed trial does."""
     farthest = 0
     for trial in live.state.trials.values():
         farthest = max(farthest, RUN_ORDER.index(allocation_state(trial.open_allocation)))
         if farthest == len(RUN_ORDER) - 1:
             break  # a large search has thousands of trials
-    return ExperimentState[RUN_ORDER[farthest]]
+    return RUN_ORDER[farthest]
 
 
 def summary(

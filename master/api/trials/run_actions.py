@@ -11,6 +11,7 @@ from pydantic import Field
 
 from master.api.access import Caller, Visible, require
 from master.api.experiments.bulk import ActionResult, ActionResults
+from master.api.lists.search import live_states
 from master.api.permits import IN_BODY, permit
 from master.api.replies import Reply, reply
 from master.api.request_models import Body, Int32
@@ -175,7 +176,9 @@ async def _asked(api: ApiContext, body: SomeRuns, visible: Visibility) -> Sequen
         raise InvalidArgument("if filter is provided run id list must be empty")
     if body.project_id:
         await api.reads.workspaces.project(body.project_id, visible)
-    search = Search(filter=parse_filter(body.filter, Table.RUNS), project_id=body.project_id)
+    wanted = parse_filter(body.filter, Table.RUNS)
+    live = live_states(api, Table.RUNS, wanted.root)
+    search = Search(filter=wanted, project_id=body.project_id, live=live)
     found = await api.reads.finder.run_ids(search, api.services.clock.now(), visible)
     if len(found) > MAX_RUNS:
         raise InvalidArgument(

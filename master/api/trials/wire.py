@@ -16,7 +16,17 @@ from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.experiments import TrialRow
 from master.store.tables import Checkpoint, Metric
-from master.store.tables import Trial as TrialRecord
+
+
+class StoredRun(Protocol):
+    """What the state of a trial follows from, beside what is in memory."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def last_activity(self) -> datetime | None: ...
 
 
 def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
@@ -27,20 +37,7 @@ def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
     return run_state(row.trial, row.experiment_state, live)
 
 
-class KnownTrial(Protocol):
-    """What the store knows of how a trial stands, read without the rest of it."""
-
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def last_activity(self) -> datetime | None: ...
-
-
-def run_state(
-    trial: TrialRecord | KnownTrial, experiment_state: str, live: LiveExperiment | None
-) -> TrialState:
+def run_state(trial: StoredRun, experiment_state: str, live: LiveExperiment | None) -> TrialState:
     known = live.state.trials.get(trial.request_id) if live is not None else None
     phase = Phase(trial.state) if known is None else known.phase
     if phase is Phase.ACTIVE and trial.last_activity is not None:

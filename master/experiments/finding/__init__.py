@@ -1,4 +1,6 @@
-"""Finding experiments and runs: the language of filters and sorts, and what it is in SQL.
+"""Finding experiments and runs: two languages of filters, one of sorts, and what they are in SQL.
 
-`filters` and `sorts` read the text that clients send; `statements` makes conditions of it, for both databases.
+`filters` and `sorts` read the text that clients of the published API send; `language` reads the one that people
+write, by its `tokens`, `words` and `literals`. Both give the tree of `filters`, of which `statements` makes conditions
+on `subjects`, for both databases.
 """

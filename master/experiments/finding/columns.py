@@ -55,6 +55,9 @@ EXPERIMENT_COLUMNS: Mapping[str, ColumnInfo] = {
     "externalExperimentId": ColumnInfo(_T, "External Experiment ID"),
     "externalTrialId": ColumnInfo(_T, "External Trial ID"),
     "projectId": ColumnInfo(_N),
+    "projectName": ColumnInfo(_T),
+    "workspaceName": ColumnInfo(_T),
+    "parentArchived": ColumnInfo(_B),
     "archived": ColumnInfo(_B, "Archived"),
 }
 RUN_COLUMNS: Mapping[str, ColumnInfo] = {
@@ -75,6 +78,8 @@ RUN_COLUMNS: Mapping[str, ColumnInfo] = {
     "searcherMetricsVal": ColumnInfo(_N, "Searcher Metric Value", of_run=True),
     "externalExperimentId": ColumnInfo(_T, "External Experiment ID"),
     "projectId": ColumnInfo(_N, "Project ID", of_run=True),
+    "projectName": ColumnInfo(_T),
+    "workspaceName": ColumnInfo(_T),
     "externalRunId": ColumnInfo(_T, "External Run ID", of_run=True),
     "experimentProgress": ColumnInfo(_N, "Search Progress"),
     "experimentId": ColumnInfo(_N, "Search ID"),

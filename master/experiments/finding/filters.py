@@ -64,12 +64,22 @@ class Group:
     """All of its children hold, or any of them. It has some."""
 
     any_of: bool
-    children: tuple[Group | Condition, ...]
+    children: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Holds exactly where its child does not."""
+
+    child: Node
+
+
+Node: TypeAlias = Group | Not | Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    root: Group | Condition | None = None
+    root: Node | None = None
     """None: everything."""
     show_archived: bool = False
 
@@ -87,7 +97,7 @@ LOCATIONS: Mapping[str, Callable[[Table, str], Source]] = {
 _LOCATION = "LOCATION_TYPE_"
 _UNSAID = (None, "", f"{_LOCATION}UNSPECIFIED")
 _TYPES = ("UNSPECIFIED", "TEXT", "NUMBER", "DATE", "ARRAY")
-_ALLOWED: Mapping[Kind, frozenset[Operator]] = {
+ALLOWED: Mapping[Kind, frozenset[Operator]] = {
     Kind.NUMBER: frozenset(Operator) - CONTAINING,
     Kind.DATE: frozenset(Operator) - CONTAINING,
     Kind.TEXT: frozenset(Operator),
@@ -125,7 +135,7 @@ class _Parser:
         self._table = table
         self._conditions = 0
 
-    def node(self, document: Any, where: str, depth: int) -> Group | Condition | None:
+    def node(self, document: Any, where: str, depth: int) -> Node | None:
         """None: it always holds."""
         if not isinstance(document, dict):
             raise InvalidArgument(f"{where}: expected an object")
@@ -166,7 +176,7 @@ class _Parser:
             raise InvalidArgument(f"filter: has more than {MAX_CONDITIONS} conditions")
         source = self._source(document, where)
         operator = _operator(document.get("operator"), where)
-        if isinstance(source, Column) and operator not in _ALLOWED[source.kind]:
+        if isinstance(source, Column) and operator not in ALLOWED[source.kind]:
             raise InvalidArgument(
                 f"{where}.operator: {operator} does not apply to {source.name}, a {source.kind}"
             )

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 from sqlalchemy import Select, func, select
 
 from master.core.visibility import Visibility
-from master.experiments.finding import statements
+from master.experiments.finding import statements, subjects
 from master.experiments.finding.filters import Filter
+from master.experiments.finding.live_states import LiveStates
 from master.experiments.finding.sorts import Sort
-from master.experiments.finding.statements import BEST, Experiments, Runs, Subject
+from master.experiments.finding.subjects import BEST, Experiments, Runs, Subject
 from master.store import tables
 from master.store.paging import MAX_PAGE, Page, Paged, place
 from master.store.sql.portable import portable
@@ -35,6 +36,7 @@ class Search:
     sorts: Sequence[Sort] = ()
     project_id: int = 0
     """0: of any project."""
+    live: LiveStates = field(default_factory=LiveStates)
 
 
 class FoundRun(NamedTuple):
@@ -85,13 +87,23 @@ class Finder:
 
     async def run_places(self, ids: Sequence[int], visible: Visibility) -> list[RunPlace]:
         """Of those that there are, in any order."""
-        statement = statements.run_places(portable(self._store.dialect))
+        statement = subjects.run_places(portable(self._store.dialect))
         where = (_T.id.in_(ids), *project_visible(_E.project_id, visible))
         return await self._store.read(statement.where(*where), RunPlace)
 
     async def experiment_ids(self, search: Search, now: datetime, visible: Visibility) -> list[int]:
         """All that match, in order."""
         return await self._store.read(self._experiments(search, now, visible))
+
+    async def run_id_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[int]:
+        return await self._page(self._runs(search, now, visible), page)
+
+    async def experiment_id_page(
+        self, search: Search, page: Page, now: datetime, visible: Visibility
+    ) -> Paged[int]:
+        return await self._page(self._experiments(search, now, visible), page)
 
     async def run_page(
         self, search: Search, page: Page, now: datetime, visible: Visibility
@@ -105,22 +117,22 @@ class Finder:
         self, search: Search, page: Page, now: datetime, visible: Visibility
     ) -> Paged[FoundExperiment]:
         found = await self._page(self._experiments(search, now, visible), page)
-        statement = _with_best(select(_E.id, BEST.id), self._subject(now))
+        statement = _with_best(select(_E.id, BEST.id), self._subject(Search(), now))
         rows = await self._store.read(statement.where(_E.id.in_(found.rows)), FoundExperiment)
         by_id = {row.id: row for row in rows}
         return _in_order(found, by_id)
 
     def _runs(self, search: Search, now: datetime, visible: Visibility) -> Select[int]:
-        subject = Runs(portable(self._store.dialect), now)
+        subject = Runs(portable(self._store.dialect), now, search.live)
         statement = select(_T.id).join(_E, _E.id == _T.experiment_id)
         return _narrowed(statement, subject, search, visible)
 
     def _experiments(self, search: Search, now: datetime, visible: Visibility) -> Select[int]:
-        subject = self._subject(now)
+        subject = self._subject(search, now)
         return _narrowed(_with_best(select(_E.id), subject), subject, search, visible)
 
-    def _subject(self, now: datetime) -> Experiments:
-        return Experiments(portable(self._store.dialect), now)
+    def _subject(self, search: Search, now: datetime) -> Experiments:
+        return Experiments(portable(self._store.dialect), now, search.live)
 
     async def _page(self, ids: Select[int], page: Page) -> Paged[int]:
         """In one query, unless the page is counted from the end or is behind it."""
@@ -174,8 +186,8 @@ def _whole_runs() -> Select[tables.Trial, tables.Experiment, str, int, str, bool
             _P.name,
             _W.id,
             _W.name,
-            statements.parent_archived(),
-            statements.local_id(_P.key, _T.local_number),
+            subjects.parent_archived(),
+            subjects.local_id(_P.key, _T.local_number),
             count.correlate(_T).scalar_subquery(),
             size.correlate(_T).scalar_subquery(),
         )

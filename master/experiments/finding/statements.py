@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from sqlalchemy import (
     ColumnElement,
     Float,
-    Select,
     SQLColumnExpression,
-    String,
     and_,
     case,
-    cast,
     exists,
     false,
-    func,
     literal,
     not_,
-    null,
     or_,
     select,
     true,
 )
-from sqlalchemy.orm import aliased
 
 from master.experiments.finding.columns import Kind
 from master.experiments.finding.filters import (
     POSITIVE,
     Condition,
     Filter,
-    Group,
+    Node,
+    Not,
     Operator,
     Value,
 )
+from master.experiments.finding.live_states import LIVE
 from master.experiments.finding.sorts import Sort
 from master.experiments.finding.sources import (
     Column,
@@ -47,16 +41,12 @@ from master.experiments.finding.sources import (
     Source,
     Space,
 )
+from master.experiments.finding.subjects import Expression, Subject
 from master.experiments.reports.metrics import summary_key
 from master.store import tables
 from master.store.sql.portable import Json, Keys, Leaf, Portable, Rows, fold
 
-Expression = ColumnElement[Any]
-_E, _T, _C, _U = tables.Experiment, tables.Trial, tables.Checkpoint, tables.User
-_P, _W = tables.Project, tables.Workspace
-BEST = aliased(tables.Trial, name="best")
-"""The trial of an experiment with the best searcher metric."""
-
+_E, _T = tables.Experiment, tables.Trial
 _COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     Operator.EQUAL: lambda a, b: a == b,
     Operator.LESS: lambda a, b: a < b,
@@ -64,193 +54,6 @@ _COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     Operator.GREATER: lambda a, b: a > b,
     Operator.AT_LEAST: lambda a, b: a >= b,
 }
-_LIVE = _C.state != "DELETED"
-_username: Expression = (
-    select(_U.username).where(_U.id == _E.owner_id).correlate(_E).scalar_subquery()
-)
-
-
-class Subject(Protocol):
-    """What is looked for: where its values are."""
-
-    @property
-    def id(self) -> SQLColumnExpression[int]: ...
-
-    def column(self, name: str) -> SQLColumnExpression[Any]: ...
-
-    @property
-    def summary(self) -> Json:
-        """Metrics."""
-        ...
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Trials, joined with their experiments."""
-
-    db: Portable
-    now: datetime
-
-    @property
-    def id(self) -> SQLColumnExpression[int]:
-        return _T.id
-
-    @property
-    def summary(self) -> Json:
-        return _T.summary_metrics
-
-    def column(self, name: str) -> SQLColumnExpression[Any]:
-        return self._columns[name]
-
-    @cached_property
-    def _columns(self) -> Mapping[str, SQLColumnExpression[Any]]:
-        of_run = and_(_C.trial_id == _T.id, _LIVE)
-        of_project = _P.id == _E.project_id
-        return {
-            **_of_experiment(self.db),
-            "id": _T.id,
-            "startTime": _T.created_at,
-            "endTime": _T.ended_at,
-            "duration": _duration(self.db, _T.created_at, _T.ended_at, self.now),
-            "state": run_state(),
-            "searcherMetricsVal": _T.searcher_metric,
-            "checkpointSize": _size(of_run).correlate(_T).scalar_subquery(),
-            "checkpointCount": _count(of_run).correlate(_T).scalar_subquery(),
-            "experimentName": _E.name,
-            "experimentDescription": _E.description,
-            "experimentProgress": _E.progress,
-            "experimentId": _E.id,
-            "externalRunId": null(),
-            "localId": (
-                select(local_id(_P.key, _T.local_number)).where(of_project).correlate(_E, _T)
-            ).scalar_subquery(),
-            "isExpMultitrial": _is_multitrial(self.db),
-            "archived": run_archived(),
-            "parentArchived": (
-                select(parent_archived())
-                .join_from(_P, _W, _W.id == _P.workspace_id)
-                .where(of_project)
-                .correlate(_E)
-                .scalar_subquery()
-            ),
-        }
-
-
-@dataclass(frozen=True)
-class Experiments:
-    """Experiments, each with its best trial if it has one."""
-
-    db: Portable
-    now: datetime
-
-    @property
-    def id(self) -> SQLColumnExpression[int]:
-        return _E.id
-
-    @property
-    def summary(self) -> Json:
-        return BEST.summary_metrics
-
-    def column(self, name: str) -> SQLColumnExpression[Any]:
-        return self._columns[name]
-
-    @cached_property
-    def _columns(self) -> Mapping[str, SQLColumnExpression[Any]]:
-        here = and_(_C.experiment_id == _E.id, _LIVE)
-        trials = select(func.count()).select_from(_T).where(_T.experiment_id == _E.id)
-        return {
-            **_of_experiment(self.db),
-            "id": _E.id,
-            "name": _E.name,
-            "description": _E.description,
-            "startTime": _E.created_at,
-            "endTime": _E.ended_at,
-            "duration": _duration(self.db, _E.created_at, _E.ended_at, self.now),
-            "numTrials": trials.correlate(_E).scalar_subquery(),
-            "state": _E.state,
-            "searcherMetricsVal": BEST.searcher_metric,
-            "progress": _E.progress,
-            "checkpointSize": _size(here).correlate(_E).scalar_subquery(),
-            "checkpointCount": _count(here).correlate(_E).scalar_subquery(),
-            "externalTrialId": null(),
-        }
-
-    def best(self) -> ColumnElement[int]:
-        """The id of the best trial, for a join."""
-        smaller = self.db.leaf(_E.config, ("searcher", "smaller_is_better")).boolean
-        metric = _T.searcher_metric
-        # SQLite does not know the experiment's columns in an ORDER BY of the inner query.
-        return case(
-            (smaller.is_(false()), _first_trial(metric.desc())), else_=_first_trial(metric.asc())
-        )
-
-
-def _first_trial(by: ColumnElement[Any]) -> ColumnElement[int]:
-    return (
-        select(_T.id)
-        .where(_T.experiment_id == _E.id, _T.searcher_metric.is_not(None))
-        .order_by(by, _T.id)
-        .limit(1)
-        .correlate(_E)
-        .scalar_subquery()
-    )
-
-
-def run_state() -> Expression:
-    """As it is stored: a trial that is not over rests with its experiment."""
-    return case((and_(_T.state == "ACTIVE", _E.state == "PAUSED"), "PAUSED"), else_=_T.state)
-
-
-def parent_archived() -> ColumnElement[bool]:
-    return or_(_P.archived, _W.archived)
-
-
-def local_id(key: SQLColumnExpression[str], number: SQLColumnExpression[int]) -> Expression:
-    """The project's key, and a number that no other run of it has."""
-    return key.concat("-").concat(cast(number, String))
-
-
-def _of_experiment(db: Portable) -> Mapping[str, SQLColumnExpression[Any]]:
-    return {
-        "tags": _E.labels,
-        "forkedFrom": _E.parent_id,
-        "searcherType": _searcher(db, "name"),
-        "searcherMetric": _searcher(db, "metric"),
-        "resourcePool": _E.resource_pool,
-        "user": _username,
-        "projectId": _E.project_id,
-        "externalExperimentId": _E.external_id,
-        "archived": _E.archived,
-    }
-
-
-def run_places(db: Portable) -> Select[int, str, int, int, bool, bool, bool]:
-    """Of all runs."""
-    return select(
-        *(_T.id, _T.state, _E.id, _E.project_id),
-        *(run_archived(), _E.archived, _is_multitrial(db)),
-    ).join(_E, _E.id == _T.experiment_id)
-
-
-def run_archived() -> ColumnElement[bool]:
-    """By itself, or with its experiment."""
-    return or_(_T.archived, _E.archived)
-
-
-def _is_multitrial(db: Portable) -> ColumnElement[bool]:
-    return _searcher(db, "name") != "single"
-
-
-def _searcher(db: Portable, key: str) -> Expression:
-    return db.leaf(_E.config, ("searcher", key)).text
-
-
-def _count(where: ColumnElement[bool]) -> Select[int]:
-    return select(func.count()).select_from(_C).where(where)
-
-
-def _size(where: ColumnElement[bool]) -> Select[int]:
-    return select(func.coalesce(func.sum(_C.size), 0)).select_from(_C).where(where)
 
 
 def conditions(subject: Subject, db: Portable, wanted: Filter) -> list[ColumnElement[bool]]:
@@ -275,6 +78,10 @@ def _keys(subject: Subject, db: Portable, source: Source) -> list[SQLColumnExpre
     """Numbers before texts, where both may be."""
     if isinstance(source, Column):
         column = subject.column(source.name)
+        if source.name == "state":
+            # Active ones by what they do.
+            places = [(subject.is_live(state), place) for place, state in enumerate(LIVE)]
+            return [db.by_code_points(column), case(*places)]
         return [db.by_code_points(column) if source.kind is Kind.TEXT else column]
     leaf = _leaf(subject, db, source)
     return [leaf.number, db.by_code_points(leaf.text)]
@@ -302,25 +109,17 @@ def _leaf(subject: Subject, db: Portable, source: Source) -> Leaf:
             assert_never(source)
 
 
-def _duration(
-    db: Portable,
-    start: SQLColumnExpression[datetime],
-    end: SQLColumnExpression[datetime | None],
-    now: datetime,
-) -> ColumnElement[Any]:
-    """Never negative, also after the clock was set back."""
-    seconds = db.whole_seconds(start, func.coalesce(end, now))
-    return case((seconds < 0, 0), else_=seconds)
-
-
 class _Translator:
     def __init__(self, subject: Subject, db: Portable) -> None:
         self._subject = subject
         self._db = db
 
-    def node(self, node: Group | Condition) -> ColumnElement[bool]:
+    def node(self, node: Node) -> ColumnElement[bool]:
         if isinstance(node, Condition):
             return self._condition(node)
+        if isinstance(node, Not):
+            # What is unknown does not hold: its negation does.
+            return self.node(node.child).is_not(true())
         children = [self.node(child) for child in node.children]
         return or_(*children) if node.any_of else and_(*children)
 
@@ -346,6 +145,8 @@ class _Translator:
     def _column(
         self, source: Column, operator: Operator, value: Value | None
     ) -> ColumnElement[bool]:
+        if source.name == "state" and operator is Operator.EQUAL and value in LIVE:
+            return self._subject.is_live(str(value))
         column = self._subject.column(source.name)
         if source.kind is Kind.TAGS:
             return self._tags(column, operator, value)

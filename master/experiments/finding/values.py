@@ -13,7 +13,7 @@ from sqlalchemy.orm import join
 from master.core.visibility import Visibility
 from master.experiments.finding.columns import COLUMNS, Kind, Table
 from master.experiments.finding.sources import HYPERPARAMETER, METADATA, STATISTICS
-from master.experiments.finding.statements import BEST, Experiments
+from master.experiments.finding.subjects import BEST, Experiments
 from master.experiments.reports.metrics import TRAINING, VALIDATION, group_of
 from master.store import tables
 from master.store.sql.portable import Json, Rows, portable

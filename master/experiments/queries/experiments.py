@@ -254,6 +254,13 @@ class ExperimentQueries:
         """The same experiments, without reading their configurations."""
         return await self._page(_summaries(visible), ExperimentSummary, where, page)
 
+    async def summaries_by_id(
+        self, ids: Sequence[int], visible: Visibility
+    ) -> dict[int, ExperimentSummary]:
+        """Those that are gone meanwhile are left out."""
+        statement = _summaries(visible).where(_E.id.in_(ids))
+        return {row.id: row for row in await self._store.read(statement, ExperimentSummary)}
+
     async def _page(
         self, statement: Any, row: Callable[..., R], where: ExperimentFilter, page: Page
     ) -> Paged[R]:

@@ -6,12 +6,14 @@ and letters are folded in ASCII only: that much both can do alike.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import (
+    ARRAY,
     Boolean,
     ColumnElement,
     Float,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     SQLColumnExpression,
     String,
     and_,
+    any_,
     case,
     cast,
     collate,
@@ -83,6 +86,10 @@ class Portable(Protocol):
         """The members of an object; none of anything else."""
         ...
 
+    def among(self, column: SQLColumnExpression[int], ids: Sequence[int]) -> ColumnElement[bool]:
+        """Whether it is one of them, which may be tens of thousands: one parameter for all."""
+        ...
+
     def number(self, value: float) -> ColumnElement[Any]:
         """To compare the number of a leaf with."""
         ...
@@ -129,6 +136,11 @@ class _Sqlite:
     def members(self, document: Json) -> Rows:
         inside = case((func.json_type(document) == "object", type_coerce(document, String)))
         return _Chain().then(inside).rows()
+
+    def among(self, column: SQLColumnExpression[int], ids: Sequence[int]) -> ColumnElement[bool]:
+        text = json.dumps(list(ids))
+        each = func.json_each(literal(text)).table_valued("value", joins_implicitly=True)
+        return column.in_(select(each.c.value))
 
     def number(self, value: float) -> ColumnElement[Any]:
         return literal(value, Float)
@@ -227,6 +239,9 @@ class _Postgres:
         inside = case((func.json_typeof(whole) == "object", whole))
         each: Any = func.json_each(inside).table_valued("key", "value", joins_implicitly=True)
         return Rows((each,), (), each.c.key, each.c.value, _postgres_leaf(each.c.value))
+
+    def among(self, column: SQLColumnExpression[int], ids: Sequence[int]) -> ColumnElement[bool]:
+        return column == any_(literal(list(ids), ARRAY(Integer)))
 
     def number(self, value: float) -> ColumnElement[Any]:
         return cast(literal(repr(float(value)), String), Numeric)

@@ -310,6 +310,15 @@ FULL: dict[str, dict[str, Any]] = {
     },
     "PATCH /api/v1/users/{user_id}": {"displayName": "d", "admin": False, "active": True},
     "PATCH /api/v1/users": {"activate": True, "userIds": [2], "filters": {"name": "n"}},
+    "PUT /api/v1/windlass/views": {
+        "list": "runs",
+        "name": "n",
+        "filter": "state = RUNNING",
+        "sort": "-started",
+        "columns": ["hp.lr"],
+        "archived": False,
+        "projectId": 1,
+    },
     "POST /api/v1/users/setting": {"settings": [{"key": "k", "storagePath": "p", "value": "v"}]},
     "POST /api/v1/users/activity": {
         "activityType": "ACTIVITY_TYPE_GET",

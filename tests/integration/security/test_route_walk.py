@@ -253,6 +253,9 @@ EXPECTED: Mapping[str, Expected | None] = {
     "GET /api/v1/users/setting": CREATE,
     "POST /api/v1/users/setting": CREATE,
     "POST /api/v1/users/setting/reset": CREATE,
+    "GET /api/v1/windlass/views": READ,
+    "PUT /api/v1/windlass/views": CREATE,
+    "DELETE /api/v1/windlass/views": Expected(404, 403),
     "POST /api/v1/users/activity": CREATE,
     "GET /api/v1/user/projects/activity": CREATE,
     "GET /api/v1/tokens": CREATE,
@@ -340,6 +343,11 @@ EXPECTED: Mapping[str, Expected | None] = {
     "DELETE /api/v1/models/{model_name}/versions/{model_version_num}": OWNED,
     "GET /api/v1/models/{model_name}/versions/{model_version_num}/metrics": READ,
     "POST /api/v1/trial-source-info": OWNED,
+    **{
+        f"GET /api/v1/windlass/{rows}{what}": READ
+        for rows in ("experiments", "runs")
+        for what in ("", "/ids", "/words")
+    },
     "GET /api/v1/windlass/fleet": READ,
     "GET /api/v1/windlass/fleet/offers": READ,
     "GET /api/v1/windlass/fleet/timeline": READ,
@@ -544,6 +552,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "PATCH /api/v1/users": lambda there: {"activate": False, "userIds": [1, 2]},
     "POST /api/v1/users/{user_id}/password": lambda there: "Stolen-account-1",
     "POST /api/v1/users/setting": lambda there: {"settings": [{"key": "k", "value": "v"}]},
+    "PUT /api/v1/windlass/views": lambda there: {"list": "runs", "name": "mine"},
     "POST /api/v1/users/activity": lambda there: {
         "activityType": "ACTIVITY_TYPE_GET",
         "entityType": "ENTITY_TYPE_PROJECT",
@@ -572,6 +581,7 @@ QUERIES = {
     "/api/v1/windlass/tasks/{task_id}/logs/search": "?text=line",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
     "/api/v1/windlass/experiments/{experiment_id}/code/find": "?text=x",
+    "/api/v1/windlass/views": "?list=runs&name=none",
 }
 NAMES = [f"{method} {route.path_format}" for method, route in routes()]
 
@@ -598,11 +608,14 @@ async def call(there: Populated, name: str, token: str) -> tuple[int, Any]:
     return response.status_code, response.json() if is_one else response.text
 
 
+EVERYBODYS_OWN = (tables.WorkspacePin, tables.UserSetting, tables.ProjectVisit, tables.SavedView)
+
+
 async def everything(there: Populated) -> dict[str, list[str]]:
     """All rows of the store and the lines of the task, to compare; without what is everybody's own."""
     store, found = there.world.services.store, {}
     for table in vars(tables).values():
-        if table in (tables.WorkspacePin, tables.UserSetting, tables.ProjectVisit):
+        if table in EVERYBODYS_OWN:
             continue
         if isinstance(table, type) and issubclass(table, SQLModel) and hasattr(table, "__table__"):
             rows = await store.read(select(table))

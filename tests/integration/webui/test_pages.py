@@ -46,7 +46,7 @@ async def test_an_experiment_is_reached_by_links_and_back_restores_the_list(
         "aria-sort", "ascending"
     )
     address = page.url
-    assert "sort=SORT_BY_NAME" in address
+    assert "sort=name" in address
     await grid(page).get_by_role("link", name="1 tiny", exact=True).click()
     await expect(page.get_by_role("heading", name="1 tiny")).to_be_visible()
     await expect(page.get_by_role("figure").filter(has_text="validation.loss")).to_be_visible()
@@ -78,10 +78,10 @@ async def test_the_list_is_walked_by_keys_alone(visitor: Visit) -> None:
     await expect(first).to_have_attribute("aria-selected", "true")
     await expect(page.get_by_role("toolbar")).to_be_visible()
     await page.keyboard.press("f")
-    await expect(page.get_by_label("Name contains")).to_be_focused()
+    await expect(page.get_by_role("combobox", name="Filter")).to_be_focused()
     await page.keyboard.type("tiny j")
     await expect(first).to_have_attribute("aria-selected", "true"), "text fields keep their keys"
-    await page.get_by_label("Name contains").fill("search")
+    await page.get_by_role("combobox", name="Filter").fill("search")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("1 in all")).to_be_visible()
     await grid(page).focus()
@@ -100,12 +100,12 @@ async def test_a_million_rows_are_asked_for_by_windows(served: ServedWorld, visi
         asked.append(limit)
         ids = range(offset + 1, min(offset + limit, total) + 1)
         page = {"offset": offset, "limit": limit, "startIndex": offset, "total": total}
-        rows = [{**one, "id": id_, "name": "row"} for id_ in ids]
+        rows = [{"experiment": {**one, "id": id_, "name": "row"}, "values": []} for id_ in ids]
         pagination = {**page, "endIndex": offset + len(rows)}
         await route.fulfill(json={"experiments": rows, "pagination": pagination})
 
     page = visitor.page
-    await page.route("**/api/v1/experiments?*", answer)
+    await page.route("**/api/v1/windlass/experiments?*", answer)
     await visitor.open("experiments")
     await expect(page.get_by_text("1,000,000 in all")).to_be_visible()
     await page.keyboard.press("End")
@@ -117,12 +117,12 @@ async def test_a_million_rows_are_asked_for_by_windows(served: ServedWorld, visi
     await expect(grid(page).locator('[aria-rowindex="2"]')).to_be_in_viewport()
     assert await grid(page).get_by_role("row").count() < 100
     assert max(asked) <= 200
-    await page.unroute("**/api/v1/experiments?*")
+    await page.unroute("**/api/v1/windlass/experiments?*")
 
 
 async def test_hostile_names_are_text(served: ServedWorld, visitor: Visit) -> None:
     id_ = await unmanaged(served, HOSTILE)
-    page = await visitor.open("experiments?sort=SORT_BY_ID")
+    page = await visitor.open("experiments?sort=-id")
     link = grid(page).get_by_role("link", name=f"{id_} <img src=x")
     await expect(link).to_be_visible()
     assert await page.locator("img, b").count() == 0
@@ -184,14 +184,14 @@ async def test_a_session_that_ends_is_renewed_over_the_page(
 ) -> None:
     page = await visitor.open("experiments")
     await expect(grid(page)).to_be_visible()
-    await page.get_by_label("Name contains").fill("typed")
+    await page.get_by_role("combobox", name="Filter").fill("typed")
     await visitor.context.clear_cookies()
     dialog = page.get_by_role("dialog", name="Your session has ended")
     await expect(dialog).to_be_visible()
     await dialog.get_by_label("Password").fill("Correct-horse-1")
     await dialog.get_by_role("button", name="Log in").click()
     await expect(dialog).to_have_count(0)
-    await expect(page.get_by_label("Name contains")).to_have_value("typed")
+    await expect(page.get_by_role("combobox", name="Filter")).to_have_value("typed")
     id_ = await unmanaged(served, "typed later")
     await expect(grid(page).get_by_role("link", name=f"{id_} typed later")).to_be_visible()
     assert all("401" in one for one in visitor.complaints)

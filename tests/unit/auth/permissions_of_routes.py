@@ -22,6 +22,8 @@ GET /auth/user
 GET /users/setting
 POST /users/setting
 POST /users/setting/reset
+PUT /windlass/views
+DELETE /windlass/views
 GET //users/me
 GET //det/
 GET //det/{path:path}
@@ -279,6 +281,10 @@ GET /experiment/labels
 GET /experiments
 GET /experiments/{experiment_id}
 GET /projects/{id}/columns
+GET /windlass/experiments
+GET /windlass/views
+GET /windlass/experiments/ids
+GET /windlass/experiments/words
 GET /windlass/experiments/{id}/cost
 GET /windlass/experiments/{id}/reasons
 GET /windlass/experiments/{id}/searcher
@@ -296,6 +302,9 @@ GET /windlass/fleet/decisions
 GET /windlass/pools
 GET //prom/det-state-metrics
 seen: VIEW_EXPERIMENT_ARTIFACTS >
+GET /windlass/runs
+GET /windlass/runs/ids
+GET /windlass/runs/words
 GET /allocations/{allocation_id}
 GET /checkpoints/{checkpoint_uuid}
 GET /checkpoints/{checkpoint_uuid}/metrics

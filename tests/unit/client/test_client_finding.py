@@ -108,6 +108,21 @@ def test_the_newest_runs_of_the_user_come_first(cluster: ScriptedMaster) -> None
     assert "determined" in asked.body["filter"]
 
 
+def test_lists_take_a_filter_as_people_write_it(cluster: ScriptedMaster) -> None:
+    text = "state = RUNNING and lr < 0.01"
+    cluster.on("POST", "/api/v1/runs", {"runs": [RUN]})
+    assert det(cluster, "run", "list", "--filter", text).exit_code == 0
+    both = [{"experiment": {**EXPERIMENT, "id": id_}, "bestTrial": None} for id_ in (9, 8)]
+    cluster.on("POST", SEARCH, {"experiments": both})
+    out = det(cluster, "e", "list", "--filter", text, "--limit", "2", "--csv").stdout
+    assert [row[0] for row in csv.reader(io.StringIO(out))][1:] == ["8", "9"], "as without a filter"
+    asked = cluster.calls("POST", "/api/v1/runs") + cluster.calls("POST", SEARCH)
+    for one in asked:
+        assert one.body["written"] == text
+        assert json.loads(one.body["filter"])["filterGroup"]["children"] == [], "of all users"
+    assert (asked[1].body["sort"], asked[1].body["limit"]) == ("id=desc", 2)
+
+
 @pytest.mark.parametrize("action", ["kill", "pause", "resume", "archive", "unarchive"])
 def test_each_run_has_its_own_answer(cluster: ScriptedMaster, action: str) -> None:
     results = [{"id": 1, "error": ""}, {"id": 2, "error": "Run is archived."}]

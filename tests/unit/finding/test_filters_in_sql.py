@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -17,7 +18,18 @@ from sqlalchemy import delete
 
 from master.core.visibility import EVERYTHING, Visibility
 from master.experiments.finding.columns import COLUMNS, Kind, Table
-from master.experiments.finding.filters import Operator, parse_filter
+from master.experiments.finding.filters import (
+    Condition,
+    Filter,
+    Group,
+    Node,
+    Not,
+    Operator,
+    parse_filter,
+)
+from master.experiments.finding.language import parse, printed
+from master.experiments.finding.literals import STATE, STATES, Reader
+from master.experiments.finding.live_states import LIVE, QUEUED, RUNNING, LiveStates
 from master.experiments.finding.queries import Finder, Search
 from master.experiments.finding.sorts import parse_sorts
 from master.store import tables
@@ -28,9 +40,12 @@ from tests.examples import examples
 from tests.fakes.plain_filter import Subject, matches, sorted_ids
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock
+from windlass.base.errors import InvalidArgument
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=1)
+OTHER = {"name": "q", "key": "Q", "archived": True}
+READER = Reader(username="ann", now=NOW)
 KEYS = ("a", "b", "0", "é", 'q"\\', "")
 """Of JSON: plain ones, one like an index of an array, and what paths in SQL have trouble with."""
 WORDS = ("", "a", "ab", "Ab", "é", "100%", "_", "'", 'x"y')
@@ -42,6 +57,10 @@ class World:
     experiments: Sequence[dict[str, Any]]
     trials: Sequence[dict[str, Any]]
     checkpoints: Sequence[dict[str, Any]]
+    live: Mapping[Table, LiveStates]
+
+    def search(self, table: Table, wanted: Filter, sort: str) -> Search:
+        return Search(filter=wanted, sorts=parse_sorts(sort, table), live=self.live[table])
 
 
 class Draw(Random):
@@ -98,7 +117,16 @@ class Draw(Random):
             for id_ in range(1, 1 + self.randrange(10))
         ]
         some = [self.choice(trials) for _ in range(4) if trials]
-        return World(experiments, trials, [self.point(f"c{n}", t) for n, t in enumerate(some)])
+        points = [self.point(f"c{n}", t) for n, t in enumerate(some)]
+        live = {Table.EXPERIMENTS: self.live(experiments), Table.RUNS: self.live(trials)}
+        return World(experiments, trials, points, live)
+
+    def live(self, rows: Sequence[dict[str, Any]]) -> LiveStates:
+        """Some that were active a moment ago are not any more."""
+        places = {row["id"]: self.choice(LIVE) for row in rows}
+        return LiveStates(
+            {word: [i for i, at in places.items() if at == word] for word in LIVE if word != QUEUED}
+        )
 
     def experiment(self, id_: int) -> dict[str, Any]:
         searcher = {
@@ -117,6 +145,7 @@ class Draw(Random):
             "description": self.choice(WORDS),
             "labels": [self.choice(WORDS) for _ in range(self.randrange(3))],
             "archived": self.choice((True, False)),
+            "unmanaged": self.randrange(4) == 0,
             "external_id": f"{self.choice(WORDS)}{id_}" if self.choice((True, False)) else None,
             "config": {"searcher": searcher, "hyperparameters": self.space()},
             "model_files": [],
@@ -131,6 +160,7 @@ class Draw(Random):
             "id": id_,
             "experiment_id": experiment_id,
             "request_id": f"r{id_}",
+            "local_number": id_,
             "task_id": f"t{id_}",
             "state": self.choice(("ACTIVE", "COMPLETED", "ERROR")),
             "hparams": self.object(),
@@ -140,6 +170,7 @@ class Draw(Random):
             "summary_metrics": self.summary(),
             "metric_groups": {},
             "run_metadata": self.choice((None, self.object())),
+            "last_activity": self.choice((None, None, START)),
             "created_at": self.time(),
             "ended_at": self.choice((None, NOW)),
         }
@@ -156,6 +187,21 @@ class Draw(Random):
             "size": self.randrange(3),
             "reported_at": START,
         }
+
+    def written(self, table: Table, depth: int = 0) -> Node:
+        """A tree that there is a text for."""
+        if depth and self.randrange(3) == 0:
+            return Not(self.written(table, depth + 1))
+        if depth < 3 and self.randrange(2):
+            children = tuple(self.written(table, depth + 1) for _ in range(2))
+            return Group(self.choice((True, False)), children)
+        with suppress(InvalidArgument):
+            field = self.condition(table)
+            found = parse_filter(json.dumps({"filterGroup": field}), table).root
+            if isinstance(found, Condition) and found.source != STATE:
+                return found
+        equality = self.choice((Operator.EQUAL, Operator.UNEQUAL))
+        return Condition(STATE, equality, self.choice((*STATES, "ACTIVE", *LIVE, *LIVE)))
 
     def search(self) -> tuple[Table, str, str]:
         table = self.choice(list(Table))
@@ -236,7 +282,14 @@ def test_sql_finds_what_plain_python_finds(db_url: str) -> None:
             @settings(max_examples=examples(10))
             @given(st.integers(0, 2**32).map(Draw))
             def holds(draw: Draw) -> None:
-                runner.run(_check(store, draw.world(), [draw.search() for _ in range(8)]))
+                world = draw.world()
+                searches = [draw.search() for _ in range(8)]
+                found = [(table, parse_filter(text, table), by) for table, text, by in searches]
+                for table in Table:
+                    root = draw.written(table)
+                    assert parse(printed(root, table), table, READER) == root
+                    found.append((table, Filter(root, show_archived=True), draw.sort(table)))
+                runner.run(_check(store, world, found))
 
             holds()
         finally:
@@ -251,12 +304,12 @@ async def prepare(store: Store) -> None:
         unit.insert(tables.User, {"id": id_, "username": name, "display_name": "", **now})
     for id_ in (1, 2):
         unit.insert(tables.Workspace, {"id": id_, "name": f"w{id_}", "user_id": 1})
-        project = {"name": "Project" if id_ == 1 else "q", "archived": id_ == 2}
+        project = {"name": "Project", "key": "PROJE", "archived": False} if id_ == 1 else OTHER
         unit.insert(tables.Project, {"id": id_, "workspace_id": id_, "user_id": 1, **project})
     await store.commit(unit)
 
 
-async def _check(store: Store, world: World, searches: list[tuple[Table, str, str]]) -> None:
+async def _check(store: Store, world: World, searches: list[tuple[Table, Filter, str]]) -> None:
     unit = UnitOfWork()
     for table in (tables.Checkpoint, tables.Trial, tables.Experiment):
         unit.execute(delete(table))
@@ -267,7 +320,7 @@ async def _check(store: Store, world: World, searches: list[tuple[Table, str, st
     finder = Finder(store)
     plain = {Table.RUNS: _runs(world), Table.EXPERIMENTS: _experiments(world)}
     for table, filter_, sort in searches:
-        search = Search(filter=parse_filter(filter_, table), sorts=parse_sorts(sort, table))
+        search = world.search(table, filter_, sort)
         find = finder.run_ids if table is Table.RUNS else finder.experiment_ids
         wanted = [s for s in plain[table] if matches(s, search.filter)]
         assert await find(search, NOW, EVERYTHING) == sorted_ids(wanted, tuple(search.sorts)), (
@@ -313,14 +366,22 @@ def _shared(experiment: dict[str, Any]) -> dict[str, Any]:
         "projectId": experiment["project_id"],
         "externalExperimentId": experiment["external_id"],
         "archived": experiment["archived"],
+        "projectName": ["Project", "q"][experiment["project_id"] - 1],
+        "workspaceName": f"w{experiment['project_id']}",
+        "parentArchived": experiment["project_id"] == 2,
     }
+
+
+def _live(world: World, table: Table, id_: int, *, elsewhere: bool) -> str:
+    ids = world.live[table].ids
+    return RUNNING if elsewhere else next((word for word in ids if id_ in ids[word]), QUEUED)
 
 
 def _times(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "startTime": row["created_at"],
         "endTime": row["ended_at"],
-        "duration": ((row["ended_at"] or NOW) - row["created_at"]) // timedelta(seconds=1),
+        "duration": max(0, ((row["ended_at"] or NOW) - row["created_at"]) // timedelta(seconds=1)),
     }
 
 
@@ -350,10 +411,12 @@ def _run(world: World, t: dict[str, Any], e: dict[str, Any]) -> Subject:
         "externalRunId": None,
         "localId": f"{'PROJE' if e['project_id'] == 1 else 'Q'}-{t['id']}",
         "isExpMultitrial": e["config"]["searcher"]["name"] != "single",
-        "parentArchived": e["project_id"] == 2,
     }
+    is_active = columns["state"] == "ACTIVE"
+    elsewhere = t["last_activity"] is not None
     return Subject(
         id=t["id"],
+        live=_live(world, Table.RUNS, t["id"], elsewhere=elsewhere) if is_active else None,
         columns=columns,
         archived=e["archived"],
         config=e["config"],
@@ -385,8 +448,11 @@ def _experiment(world: World, e: dict[str, Any]) -> Subject:
         "progress": e["progress"],
         "externalTrialId": None,
     }
+    is_active = e["state"] == "ACTIVE"
+    place = _live(world, Table.EXPERIMENTS, e["id"], elsewhere=e["unmanaged"])
     return Subject(
         id=e["id"],
+        live=place if is_active else None,
         columns=columns,
         archived=e["archived"],
         config=e["config"],

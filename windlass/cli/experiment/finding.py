@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from windlass.base.errors import InvalidArgument
 from windlass.sdk.wire import Json
 
 METRIC = "metric:"
 STATISTICS = ("min", "max", "mean", "last")
+FilterOption = Annotated[
+    str,
+    typer.Option(
+        "--filter",
+        metavar="'CONDITIONS'",
+        help="Only those, of all users: 'state = RUNNING and lr < 0.01 and user = me' (docs/filters.md).",
+    ),
+]
 _CONDITION = re.compile(r"\s*([^\s=!<>]+)\s*(!=|<=|>=|=|<|>|\scontains\s)\s*(.*?)\s*")
 _LOCATIONS = (
     ("hp.", "RUN_HYPERPARAMETERS"),

@@ -9,7 +9,14 @@ import typer
 
 from windlass.base.option_groups import with_groups
 from windlass.cli.connect import client_for
-from windlass.cli.experiment.finding import condition, equal, filter_text, metric_of, order_of
+from windlass.cli.experiment.finding import (
+    FilterOption,
+    condition,
+    equal,
+    filter_text,
+    metric_of,
+    order_of,
+)
 from windlass.cli.groups import command_group
 from windlass.cli.output.columns import ENDED, STARTED, Column, Table, TableOptions
 from windlass.cli.output.text import notice, state_name
@@ -40,6 +47,7 @@ def list_runs(
             help="Only those: 'state=COMPLETED', 'hp.lr<0.1', 'validation.loss.min<0.2'. May be repeated.",
         ),
     ] = None,
+    filter: FilterOption = "",
     out: TableOptions,
 ) -> None:
     """List runs, which are trials. --sort also takes metric:NAME and hp.NAME: the master sorts by them."""
@@ -47,12 +55,15 @@ def list_runs(
     client = client_for(ctx)
     if experiment is not None:
         conditions.append(equal("experimentId", experiment))
-    elif not everybody:
+    elif not everybody and not filter:
         conditions.append(equal("user", str(client.me().get("username"))))
     order = order_of(out.sort)
     limit = None if out.sort and not order else out.limit
     found = client.search_runs(
-        filter_text(conditions, archived=everybody), order or "id=desc", limit=limit
+        filter_text(conditions, archived=everybody),
+        order or "id=desc",
+        written=filter,
+        limit=limit,
     )
     table, sort = RUNS, "" if order else out.sort
     if metric := metric_of(out.sort):

@@ -13,7 +13,7 @@ from windlass.cli.completion import ExperimentId
 from windlass.cli.connect import client_for
 from windlass.cli.experiment.copies import size_of
 from windlass.cli.experiment.failures import error_of, print_failure
-from windlass.cli.experiment.finding import equal, filter_text, metric_of, order_of
+from windlass.cli.experiment.finding import FilterOption, equal, filter_text, metric_of, order_of
 from windlass.cli.experiment.run import with_metric
 from windlass.cli.experiment.search import print_rungs, print_trends
 from windlass.cli.output.columns import (
@@ -52,17 +52,26 @@ def list_experiments(
     everybody: Annotated[
         bool, typer.Option("-a", "--all", help="Include other users' and archived ones.")
     ] = False,
+    filter: FilterOption = "",
     out: TableOptions,
 ) -> None:
     """List your experiments; with --limit the newest ones. --sort also takes metric:NAME, of their best trials."""
     client = client_for(ctx)
-    user = None if everybody else str(client.me().get("username"))
-    if metric := metric_of(out.sort):
+    user = None if everybody or filter else str(client.me().get("username"))
+    metric = metric_of(out.sort)
+    if metric or filter:
         conditions = [] if user is None else [equal("user", user, location="EXPERIMENT")]
         wanted = filter_text(conditions, archived=everybody)
-        experiments = client.search_experiments(wanted, order_of(out.sort), limit=out.limit)
-        table = with_metric(EXPERIMENTS, metric, "bestTrial.summaryMetrics")
-        replace(out, sort="").show(table, experiments)
+        limit = out.limit if metric or not out.sort else None
+        experiments = client.search_experiments(
+            wanted, order_of(out.sort) or "id=desc", written=filter, limit=limit
+        )
+        if metric:
+            table = with_metric(EXPERIMENTS, metric, "bestTrial.summaryMetrics")
+            replace(out, sort="").show(table, experiments)
+        else:
+            experiments.reverse()
+            out.show(EXPERIMENTS, experiments)
     else:
         archived = None if everybody else False
         experiments = client.experiments(

@@ -10,15 +10,19 @@ import { isAway, isSessionOver } from "./store.js";
 /** @type {import("../vendor/openapi-fetch.js").Client<Paths>} */
 export const api = createClient({ baseUrl: new URL(ROOT, location.href).href.replace(/\/$/, ""), cache: "no-store" });
 
+/** @typedef {{ start: number, end: number }} Place in characters, from 0 */
+
 /** What the master refused, in its own words. */
 export class ApiError extends Error {
   /**
    * @param {number} status
    * @param {string} message
+   * @param {Place | null} [place] where the text that was sent is wrong
    */
-  constructor(status, message) {
+  constructor(status, message, place = null) {
     super(message);
     this.status = status;
+    this.place = place;
   }
 }
 
@@ -38,13 +42,19 @@ export async function ok(call) {
   const { data, error, response } = await answered(call);
   if (response.ok) return /** @type {Data} */ (data);
   if (response.status === 401) isSessionOver.value = true;
-  throw new ApiError(response.status, sentenceOf(error) ?? `The master answered ${response.status}.`);
+  throw new ApiError(response.status, sentenceOf(error) ?? `The master answered ${response.status}.`, placeOf(error));
 }
 
 /** The master's own words; a proxy before it has none. @param {unknown} error */
 function sentenceOf(error) {
   const isBody = typeof error === "object" && error !== null && "message" in error;
   return isBody ? String(error.message) : null;
+}
+
+/** @param {any} error @returns {Place | null} */
+function placeOf(error) {
+  const { start, end } = error?.error ?? {};
+  return typeof start === "number" && typeof end === "number" ? { start, end } : null;
 }
 
 /**

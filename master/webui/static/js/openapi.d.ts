@@ -3317,6 +3317,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["lists_list_experiments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/{experiment_id}/code/find": {
         parameters: {
             query?: never;
@@ -3486,6 +3502,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/experiments/ids": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that the filter finds, to act on them. */
+        get: operations["lists_experiment_ids"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/experiments/preview": {
         parameters: {
             query?: never;
@@ -3497,6 +3530,23 @@ export interface paths {
         put?: never;
         /** @description Checks it as at its submission, and says what would happen. Creates nothing. */
         post: operations["windlass_preview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/experiments/words": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What filters and columns are made of; hyperparameters and metrics of what the caller may see. */
+        get: operations["lists_experiment_words"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3878,6 +3928,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/windlass/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["lists_list_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/runs/ids": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that the filter finds, to act on them. */
+        get: operations["lists_run_ids"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/runs/words": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What filters and columns are made of; hyperparameters, metrics and metadata of what the caller may see. */
+        get: operations["lists_run_words"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/windlass/search": {
         parameters: {
             query?: never;
@@ -4041,6 +4141,25 @@ export interface paths {
         post?: never;
         /** @description All but the one that asks. */
         delete: operations["sessions_end_all"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/windlass/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The caller's own, and those shared with the projects and workspaces that the caller sees. */
+        get: operations["lists_list_views"];
+        /** @description Keeps it, in the place of the caller's own one of that name. */
+        put: operations["lists_put_view"];
+        post?: never;
+        /** @description One of the caller's own. */
+        delete: operations["lists_remove_view"];
         options?: never;
         head?: never;
         patch?: never;
@@ -5258,8 +5377,10 @@ export interface components {
         };
         ErrorDetail: {
             code: number;
+            end?: number;
             error: string;
             reason: string;
+            start?: number;
         };
         /** @description What every status but 200 comes with. */
         ErrorReply: {
@@ -5736,6 +5857,10 @@ export interface components {
             name: string;
             values: unknown[];
         };
+        IdsReply: {
+            ids: number[];
+            total: number;
+        };
         /** @description The one reply in snake_case. */
         Info: {
             cluster_id: string;
@@ -5843,6 +5968,8 @@ export interface components {
             /** @default false */
             killFromRoot?: boolean;
         };
+        /** @enum {string} */
+        Kind: "number" | "text" | "date" | "tags" | "boolean";
         Labels: {
             agentId: string;
             gpuUuid: string;
@@ -6012,6 +6139,14 @@ export interface components {
             /** Format: date-time */
             start: string;
         };
+        ListedExperiment: {
+            experiment: components["schemas"]["Experiment"];
+            values: unknown[];
+        };
+        ListedExperimentsReply: {
+            experiments: components["schemas"]["ListedExperiment"][];
+            pagination: components["schemas"]["Pagination"];
+        };
         ListedGenericTask: {
             endTime: string | null;
             exitStatus: string;
@@ -6026,11 +6161,48 @@ export interface components {
             username: string;
             waitingReason: string | null;
         };
+        ListedRun: {
+            archived: boolean;
+            checkpointCount: number;
+            displayName: string;
+            duration: number;
+            endTime: string | null;
+            experimentId: number;
+            experimentName: string;
+            id: number;
+            labels: string[];
+            localId: string;
+            projectId: number;
+            projectName: string;
+            resourcePool: string;
+            searcherMetricValue: number | ("NaN" | "Infinity" | "-Infinity") | null;
+            /** Format: date-time */
+            startTime: string;
+            state: components["schemas"]["TrialState"];
+            username: string;
+            values: unknown[];
+            waitingReason: string | null;
+            workspaceId: number;
+            workspaceName: string;
+        };
+        ListedRunsReply: {
+            pagination: components["schemas"]["Pagination"];
+            runs: components["schemas"]["ListedRun"][];
+        };
         ListRoles: {
             /** @default 0 */
             limit?: number;
             /** @default 0 */
             offset?: number;
+        };
+        ListWord: {
+            kind: components["schemas"]["Kind"] | null;
+            meaning: string;
+            name: string;
+            values: string[];
+        };
+        ListWordsReply: {
+            words: components["schemas"]["ListWord"][];
         };
         LiveTasksReply: {
             allocationIdToSummary: {
@@ -6957,6 +7129,19 @@ export interface components {
             createTrialRequest: components["schemas"]["CreateTrial"];
             externalTrialId: string;
         };
+        PutView: {
+            /** @default false */
+            archived?: boolean;
+            columns?: string[] | null;
+            /** @default  */
+            filter?: string;
+            list: components["schemas"]["Table"];
+            name: string;
+            projectId?: number | null;
+            /** @default  */
+            sort?: string;
+            workspaceId?: number | null;
+        };
         QueueAggregate: {
             periodStart: string;
             seconds: number;
@@ -7282,6 +7467,23 @@ export interface components {
             };
             trialId: number;
         };
+        SavedView: {
+            archived: boolean;
+            columns: string[] | null;
+            filter: string;
+            list: components["schemas"]["Table"];
+            /** Format: date-time */
+            modifiedAt: string;
+            name: string;
+            ownerId: number;
+            projectId: number | null;
+            sort: string;
+            username: string;
+            workspaceId: number | null;
+        };
+        SavedViewsReply: {
+            views: components["schemas"]["SavedView"][];
+        };
         /** @enum {string} */
         SchedulerType: "SCHEDULER_TYPE_UNSPECIFIED" | "SCHEDULER_TYPE_PRIORITY" | "SCHEDULER_TYPE_FAIR_SHARE" | "SCHEDULER_TYPE_ROUND_ROBIN" | "SCHEDULER_TYPE_KUBERNETES" | "SCHEDULER_TYPE_SLURM" | "SCHEDULER_TYPE_PBS";
         ScopeTypeMask: {
@@ -7306,6 +7508,8 @@ export interface components {
             projectId?: number;
             /** @default  */
             sort?: string;
+            /** @default  */
+            written?: string;
         };
         SearcherReply: {
             brackets: number;
@@ -7516,6 +7720,8 @@ export interface components {
             httpStatus: string;
             message: string;
         };
+        /** @enum {string} */
+        Table: "experiments" | "runs";
         Task: {
             allocations: components["schemas"]["Allocation"][];
             batchJobs: components["schemas"]["BatchJob"][];
@@ -16335,6 +16541,43 @@ export interface operations {
             };
         };
     };
+    lists_list_experiments: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                columns?: string[];
+                filter?: string;
+                limit?: number;
+                offset?: number;
+                projectId?: number;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListedExperimentsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_find_in_code: {
         parameters: {
             query: {
@@ -16668,6 +16911,39 @@ export interface operations {
             };
         };
     };
+    lists_experiment_ids: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                filter?: string;
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_preview: {
         parameters: {
             query?: never;
@@ -16688,6 +16964,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExperimentPreview"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_experiment_words: {
+        parameters: {
+            query?: {
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListWordsReply"];
                 };
             };
             /** @description Failure */
@@ -17522,6 +17829,107 @@ export interface operations {
             };
         };
     };
+    lists_list_runs: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                columns?: string[];
+                filter?: string;
+                limit?: number;
+                offset?: number;
+                projectId?: number;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListedRunsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_run_ids: {
+        parameters: {
+            query?: {
+                archived?: boolean;
+                filter?: string;
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_run_words: {
+        parameters: {
+            query?: {
+                projectId?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListWordsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
     windlass_search: {
         parameters: {
             query?: {
@@ -17885,6 +18293,102 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndedSessionsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_list_views: {
+        parameters: {
+            query: {
+                list: components["schemas"]["Table"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedViewsReply"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_put_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutView"];
+            };
+        };
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Empty"];
+                };
+            };
+            /** @description Failure */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorReply"];
+                };
+            };
+        };
+    };
+    lists_remove_view: {
+        parameters: {
+            query: {
+                list: components["schemas"]["Table"];
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Empty"];
                 };
             };
             /** @description Failure */

@@ -1,31 +1,50 @@
 // What can be done to experiments: pause, resume, end, archive and back.
 
-import { useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { component, h } from "../html.js";
-import { say } from "../store.js";
-import { Confirm } from "../widgets/dialog.js";
+import { component, group } from "../html.js";
+import { BulkActions } from "../widgets/bulk.js";
 import { TensorBoardButton } from "./tensorboard.js";
 
-const ACTIONS = /** @type {const} */ ([
-  { verb: "Pause", path: "/api/v1/experiments/{id}/pause", asks: "", of: "ACTIVE" },
-  { verb: "Resume", path: "/api/v1/experiments/{id}/activate", asks: "", of: "PAUSED" },
+/** @typedef {import("../widgets/bulk.js").BulkAction & { of: string }} Action `of`: experiments in these phases */
+
+/** Of any project. @param {number[]} experimentIds */
+const these = (experimentIds) => ({ params: { path: { project_id: -1 } }, body: { experimentIds } });
+
+/** @type {Action[]} */
+const ACTIONS = [
+  {
+    verb: "Pause",
+    of: "ACTIVE",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/pause", these(ids))),
+  },
+  {
+    verb: "Resume",
+    of: "PAUSED",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/activate", these(ids))),
+  },
   {
     verb: "Cancel",
-    path: "/api/v1/experiments/{id}/cancel",
-    asks: "It ends after its trials have saved a checkpoint, and does not go on; checkpoints and metrics stay.",
     of: "ACTIVE PAUSED",
+    asks: "It ends after its trials have saved a checkpoint, and does not go on; checkpoints and metrics stay.",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/cancel", these(ids))),
   },
   {
     verb: "Kill",
-    path: "/api/v1/experiments/{id}/kill",
-    asks: "What it has computed since its last checkpoint is lost; checkpoints and metrics stay.",
     of: "ACTIVE PAUSED",
+    asks: "What it has computed since its last checkpoint is lost; checkpoints and metrics stay.",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/kill", these(ids))),
   },
-  { verb: "Archive", path: "/api/v1/experiments/{id}/archive", asks: "", of: "OVER" },
-  { verb: "Unarchive", path: "/api/v1/experiments/{id}/unarchive", asks: "", of: "ARCHIVED" },
-]);
-/** @typedef {typeof ACTIONS[number]} Action */
+  {
+    verb: "Archive",
+    of: "OVER",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/archive", these(ids))),
+  },
+  {
+    verb: "Unarchive",
+    of: "ARCHIVED",
+    act: (ids) => ok(api.POST("/api/v1/projects/{project_id}/experiments/unarchive", these(ids))),
+  },
+];
 
 export const Actions = component(
   /**
@@ -34,50 +53,16 @@ export const Actions = component(
    * @param {() => void} props.done
    * @param {number} [props.workspace] known of one
    * @param {"ACTIVE" | "PAUSED" | "OVER" | "ARCHIVED"} [props.phase] known of one
+   * @param {number} [props.total] that the list finds
+   * @param {() => Promise<unknown>} [props.selectAll] of these
    */
-  ({ selected, done, phase, workspace }) => {
-    const [asked, ask] = useState(/** @type {Action | null} */ (null));
-    const [isBusy, setBusy] = useState(false);
-    if (!selected.size) return null;
-    const them = selected.size === 1 ? `experiment ${[...selected][0]}` : `${selected.size} experiments`;
-    const act = async (/** @type {Action} */ action) => {
-      ask(null);
-      setBusy(true);
-      for (const key of selected) {
-        try {
-          await ok(api.POST(action.path, { params: { path: { id: Number(key) } } }));
-        } catch (error) {
-          say(`Experiment ${key}: ${error instanceof Error ? error.message : error}`, "problem");
-        }
-      }
-      setBusy(false);
-      done();
-    };
-    return h(
-      "div",
-      { class: "bar", role: "toolbar", "aria-label": "Of the selected experiments" },
-      ACTIONS.filter((action) => !phase || action.of.includes(phase)).map((action) =>
-        h(
-          "button",
-          {
-            key: action.verb,
-            type: "button",
-            class: "plain",
-            disabled: isBusy,
-            onClick: () => (action.asks ? ask(action) : void act(action)),
-          },
-          action.verb,
-        ),
-      ),
-      TensorBoardButton({ experiments: [...selected].map(Number), workspace }),
-      asked &&
-        Confirm({
-          title: `${asked.verb} ${them}?`,
-          text: asked.asks,
-          verb: asked.verb,
-          onConfirm: () => void act(asked),
-          onClose: () => ask(null),
-        }),
-    );
-  },
+  ({ phase, workspace, ...rest }) =>
+    group(
+      BulkActions({
+        noun: "experiment",
+        actions: ACTIONS.filter((action) => !phase || action.of.includes(phase)),
+        ...rest,
+      }),
+      rest.selected.size > 0 && TensorBoardButton({ experiments: [...rest.selected].map(Number), workspace }),
+    ),
 );

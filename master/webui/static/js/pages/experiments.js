@@ -2,129 +2,173 @@
 
 import { useEffect, useState } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { duration, percent } from "../format.js";
+import { duration, percent, shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { bind } from "../keys.js";
 import { useLive } from "../live.js";
-import { address, choose, href } from "../router.js";
+import { choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { moment } from "../widgets/moment.js";
-import { Search } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
 import { CompareButton } from "./compare_button.js";
 import { Actions } from "./experiment_actions.js";
+import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
 import { ProjectHead } from "./project_head.js";
+import { ViewMenu } from "./saved_views.js";
 
-/** @typedef {import("../store.js").Schemas["Experiment"]} Experiment */
-/** @typedef {import("../openapi.js").operations} Operations */
-/** @typedef {NonNullable<Operations["experiments_list_experiments"]["parameters"]["query"]>} Query */
-/** @typedef {NonNullable<Query["sortBy"]>} SortBy */
+/** @typedef {import("../store.js").Schemas["ListedExperiment"]} Row */
 
-const STATES = /** @type {const} */ (["QUEUED", "STARTING", "RUNNING", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]);
-
-/** @type {import("../widgets/table.js").Column<Experiment>[]} */
+/** @type {import("../widgets/table.js").Column<Row>[]} */
 const COLUMNS = [
   {
     id: "name",
     title: "Name",
     width: "minmax(180px, 2fr)",
-    sort: "SORT_BY_NAME",
-    cell: (one) => `${one.id} ${one.name}`,
+    sort: "name",
+    cell: ({ experiment }) => `${experiment.id} ${experiment.name}`,
   },
   {
     id: "state",
     title: "State",
     width: "140px",
-    sort: "SORT_BY_STATE",
-    cell: (one) => State({ state: one.state, reason: one.waitingReason ?? (one.error || null) }),
+    sort: "state",
+    cell: ({ experiment: one }) => State({ state: one.state, reason: one.waitingReason ?? (one.error || null) }),
   },
   {
     id: "progress",
     title: "Progress",
     width: "80px",
-    sort: "SORT_BY_PROGRESS",
+    sort: "progress",
     isNumber: true,
-    cell: (one) => percent(number(one.progress)),
+    cell: ({ experiment }) => percent(number(experiment.progress)),
   },
   {
     id: "trials",
     title: "Trials",
     width: "70px",
-    sort: "SORT_BY_NUM_TRIALS",
+    sort: "trials",
     isNumber: true,
-    cell: (one) => one.numTrials,
+    cell: ({ experiment }) => experiment.numTrials,
   },
   {
-    id: "start",
+    id: "started",
     title: "Started",
     width: "160px",
-    sort: "SORT_BY_START_TIME",
+    sort: "started",
     isMinor: true,
-    cell: (one) => moment(one.startTime),
+    cell: ({ experiment }) => moment(experiment.startTime),
+  },
+  {
+    id: "ended",
+    title: "Ended",
+    width: "160px",
+    sort: "ended",
+    isMinor: true,
+    cell: ({ experiment }) => moment(experiment.endTime),
   },
   {
     id: "duration",
     title: "Duration",
     width: "100px",
+    sort: "duration",
     isNumber: true,
     isMinor: true,
     hint: "From the start to the end, or to now",
-    cell: (one) => duration(one.duration),
+    cell: ({ experiment }) => duration(experiment.duration),
   },
-  { id: "user", title: "User", width: "110px", sort: "SORT_BY_USER", cell: (one) => one.displayName || one.username },
+  {
+    id: "user",
+    title: "User",
+    width: "110px",
+    sort: "user",
+    cell: ({ experiment }) => experiment.displayName || experiment.username,
+  },
   {
     id: "project",
     title: "Project",
     width: "minmax(100px, 1fr)",
+    sort: "project",
     isMinor: true,
-    cell: (one) =>
+    cell: ({ experiment: one }) =>
       h(
         "a",
         { href: href(`projects/${one.projectId}/experiments`), tabIndex: -1 },
         `${one.workspaceName} / ${one.projectName}`,
       ),
   },
-  { id: "pool", title: "Pool", width: "110px", isMinor: true, cell: (one) => one.resourcePool },
+  {
+    id: "pool",
+    title: "Pool",
+    width: "110px",
+    sort: "pool",
+    isMinor: true,
+    cell: ({ experiment }) => experiment.resourcePool,
+  },
+  {
+    id: "label",
+    title: "Labels",
+    width: "minmax(80px, 1fr)",
+    isMinor: true,
+    cell: ({ experiment }) => experiment.labels.join(", "),
+  },
+  {
+    id: "checkpoints",
+    title: "Checkpoints",
+    width: "100px",
+    sort: "checkpoints",
+    isNumber: true,
+    isMinor: true,
+    cell: ({ experiment }) => value(experiment.checkpointCount),
+  },
 ];
+const USUAL = ["state", "progress", "trials", "started", "duration", "user", "project", "pool"];
 
 export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
     const project = Number(params.project ?? 0);
-    const { query } = address.value;
     const [selected, setSelected] = useState(/** @type {ReadonlySet<string | number>} */ (new Set()));
-    const chosen = {
-      name: query.get("name") ?? "",
-      state: query.get("state") ?? "",
-      archived: query.get("archived") === "1",
-      by: query.get("sort") ?? "SORT_BY_START_TIME",
-      descending: query.get("order") !== "up",
-    };
-    /** @type {Query} */
-    const asked = {
-      omitConfig: true,
-      orderBy: chosen.descending ? "ORDER_BY_DESC" : "ORDER_BY_ASC",
-      sortBy: /** @type {SortBy} */ (chosen.by),
-      ...(project ? { projectId: project } : {}),
-      ...(chosen.name ? { name: chosen.name } : {}),
-      ...(chosen.archived ? {} : { archived: false }),
-      states: STATES.filter((state) => state === chosen.state).map((state) => /** @type {const} */ (`STATE_${state}`)),
-    };
-    const source = useWindows(`experiments + queue: ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
-      const found = await ok(
-        api.GET("/api/v1/experiments", { params: { query: { ...asked, offset, limit } }, signal }),
-      );
-      return { rows: found.experiments, total: found.pagination.total };
+    const [isChoosing, setChoosing] = useState(false);
+    const chosen = chosenOfList();
+    const { columns, words } = columnsOf(COLUMNS, USUAL, chosen, (row) => row.values);
+    const asked = { projectId: project, filter: chosen.filter, archived: chosen.archived };
+    const order = chosen.sort || "-started";
+    const source = useWindows(
+      `experiments + queue: list ${JSON.stringify([asked, order, words])}`,
+      async (offset, limit, signal) => {
+        const query = { ...asked, sort: order, columns: words, offset, limit };
+        const found = await ok(api.GET("/api/v1/windlass/experiments", { params: { query }, signal }));
+        return { rows: found.experiments, total: found.pagination.total };
+      },
+    );
+    const known = useWords(`experiments ${project}`, async (signal) => {
+      const query = { projectId: project };
+      return (await ok(api.GET("/api/v1/windlass/experiments/words", { params: { query }, signal }))).words;
     });
     const live = useProject(project);
     const title = live.data?.name ?? (project ? `Project ${project}` : "Experiments");
+    const chooseColumns = () => {
+      known.want();
+      setChoosing(true);
+    };
+    const selectAll = async () => {
+      const found = await ok(api.GET("/api/v1/windlass/experiments/ids", { params: { query: asked } }));
+      setSelected(new Set(found.ids));
+    };
     useEffect(() => void (document.title = `${title} · Windlass`), [title]);
     useEffect(
-      () => bind({ f: () => document.getElementById("filter")?.focus(), Escape: () => setSelected(new Set()) }),
+      () =>
+        bind({
+          f: () => document.getElementById("filter")?.focus(),
+          e: chooseColumns,
+          Escape: () => setSelected(new Set()),
+        }),
       [],
     );
+    const problem = isOfFilter(source.error) ? source.error : null;
+    const isNarrow = Boolean(chosen.filter);
     return h(
       "section",
       { class: "full" },
@@ -133,59 +177,50 @@ export default component(
         { class: "title" },
         h("h1", null, title),
         h("a", { href: href("new", { project: project || null }) }, "New experiment"),
-        h(
-          "form",
-          { class: "bar", onSubmit: (event) => event.preventDefault() },
-          Search({ label: "Name contains", value: chosen.name, onChange: (name) => choose({ name }) }),
-          h(
-            "select",
-            {
-              "aria-label": "State",
-              value: chosen.state,
-              onChange: (event) => choose({ state: event.currentTarget.value }),
-            },
-            h("option", { value: "" }, "all states"),
-            STATES.map((state) => h("option", { key: state, value: state }, state.toLowerCase())),
-          ),
-          h(
-            "label",
-            null,
-            h("input", {
-              type: "checkbox",
-              checked: chosen.archived,
-              onChange: (event) => choose({ archived: event.currentTarget.checked ? "1" : "" }),
-            }),
-            " archived too",
-          ),
-        ),
+        ListBar({ chosen, words: known, onColumns: chooseColumns }),
+        ViewMenu({ list: "experiments", chosen, project: live.data }),
       ),
+      UnderBar({
+        chosen,
+        error: problem,
+        known: COLUMNS,
+        usual: USUAL,
+        words: known.words,
+        isChoosing,
+        onClose: () => setChoosing(false),
+      }),
       live.data && ProjectHead({ project: live.data, current: "experiments", done: live.refresh }),
       Actions({
         selected,
+        total: source.total ?? 0,
+        selectAll,
         done: () => {
           setSelected(new Set());
           source.refresh();
         },
       }),
       CompareButton({ kind: "experiments", selected }),
-      Table({
-        label: "Experiments",
-        columns: COLUMNS,
-        source,
-        rowKey: (one) => one.id,
-        link: (one) => href(`experiments/${one.id}`),
-        sort: chosen,
-        onSort: ({ by, descending }) => choose({ sort: by, order: descending ? "" : "up" }),
-        selected,
-        onSelect: setSelected,
-        empty: h(
-          "p",
-          null,
-          chosen.name || chosen.state ? "No experiment is like that." : "No experiments yet. Submit one: ",
-          !chosen.name && !chosen.state && h("code", null, "det experiment create config.yaml ."),
-        ),
+      !problem &&
+        Table({
+          label: "Experiments",
+          columns,
+          source,
+          rowKey: ({ experiment }) => experiment.id,
+          link: ({ experiment }) => href(`experiments/${experiment.id}`),
+          sort: sortOf(order),
+          onSort: ({ by, descending }) => choose({ sort: descending ? `-${by}` : by, order: "" }),
+          selected,
+          onSelect: setSelected,
+          empty: h(
+            "p",
+            null,
+            isNarrow ? "No experiment is like that." : "No experiments yet. Submit one: ",
+            !isNarrow && h("code", null, "det experiment create config.yaml ."),
+          ),
+        }),
+      Command({
+        text: isNarrow ? shell`det experiment list --filter ${chosen.filter}` : "det experiment list --all",
       }),
-      Command({ text: "det experiment list" }),
     );
   },
 );

@@ -14,6 +14,7 @@ import { Deletion } from "./deletion.js";
 
 const TABS = /** @type {const} */ ([
   ["experiments", "Experiments"],
+  ["runs", "Runs"],
   ["notes", "Notes"],
 ]);
 

@@ -98,7 +98,7 @@ export function isOfFilter(error) {
  */
 export function useWords(topic, read) {
   const [isWanted, setWanted] = useState(false);
-  const live = useLive(`words ${isWanted} ${topic}`, async (signal) => (isWanted ? read(signal) : null), {
+  const live = useLive(`me: words ${isWanted} ${topic}`, async (signal) => (isWanted ? read(signal) : null), {
     everyMs: WORDS_EVERY_MS,
     isOver: (data) => data === null,
   });

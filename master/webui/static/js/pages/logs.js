@@ -47,7 +47,7 @@ export const TaskLog = component(
     const path = { task_id: task };
     const topic = `log of task ${task} ${filter.level} ${filter.ranks}`;
     const counts = useLive(
-      `counts of task ${task}`,
+      `task ${task}: counts of lines`,
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/tasks/{task_id}/logs/counts", {
@@ -147,7 +147,7 @@ export const TrialLogs = component(
   /** @param {{ trial: number, isOver: boolean }} props */
   ({ trial, isOver }) => {
     const { data, error, refresh } = useLive(
-      `tasks of trial ${trial}`,
+      `trial ${trial}: its tasks`,
       async (signal) =>
         (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: trial } }, signal }))).trial
           .taskIds,

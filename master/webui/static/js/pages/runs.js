@@ -108,7 +108,7 @@ export default component(
     const { columns, words } = columnsOf(COLUMNS, USUAL, chosen, (row) => row.values);
     const asked = { projectId: project, filter: chosen.filter, archived: chosen.archived };
     const order = chosen.sort || "-started";
-    const source = useWindows(`runs ${JSON.stringify([asked, order, words])}`, async (offset, limit, signal) => {
+    const source = useWindows(`experiments: runs ${JSON.stringify([asked, order, words])}`, async (offset, limit, signal) => {
       const query = { ...asked, sort: order, columns: words, offset, limit };
       const found = await ok(api.GET("/api/v1/windlass/runs", { params: { query }, signal }));
       return { rows: found.runs, total: found.pagination.total };
@@ -117,7 +117,7 @@ export default component(
       const query = { projectId: project };
       return (await ok(api.GET("/api/v1/windlass/runs/words", { params: { query }, signal }))).words;
     });
-    const live = useLive(`project ${project}`, async (signal) =>
+    const live = useLive(`workspaces: project ${project}`, async (signal) =>
       project
         ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project
         : null,
@@ -140,7 +140,7 @@ export default component(
       "section",
       { class: "full" },
       Heading({
-        title: project ? `Runs of ${live.data?.name ?? `project ${project}`}` : "Runs",
+        title: project ? `Runs of ${live.data?.name ?? `workspaces: project ${project}`}` : "Runs",
         children: [
           ListBar({ key: "bar", chosen, words: known, onColumns: chooseColumns }),
           ViewMenu({ key: "views", list: "runs", chosen, project: live.data }),

@@ -25,7 +25,7 @@ export const ViewMenu = component(
    */
   ({ list, chosen, project }) => {
     const { data, refresh } = useLive(
-      `views ${list}`,
+      `workspaces + me: views ${list}`,
       async (signal) => (await ok(api.GET("/api/v1/windlass/views", { params: { query: { list } }, signal }))).views,
       { everyMs: EVERY_MS },
     );

@@ -14,7 +14,7 @@ pytest.importorskip("playwright")
 from playwright.async_api import Route, expect
 
 from master.api.http.held import ServerStop
-from tests.fakes.api_world import ApiWorld, api_world
+from tests.fakes.api_world import PASSWORD, ApiWorld, api_world
 from tests.fakes.served_api import Served
 from tests.integration.webui.served_world import CHROMIUM, Visit, visit
 
@@ -104,6 +104,24 @@ async def test_a_page_finds_what_it_missed_and_is_told_of_the_new_version(here: 
     await world.ok("POST", f"/api/v1/experiments/{id_}/kill")
     await expect(page.locator(".title .state")).to_contain_text("canceled")
     assert loaded == [], "nothing reloads a page by itself"
+    await page.unroute("**/det/experiments/*", note)
+
+
+async def test_a_session_that_ends_is_said_at_once_and_a_new_one_goes_on(here: Here) -> None:
+    world, page = here.world, here.tab.page
+    id_ = await world.create(activate=False)
+    await here.tab.open(f"experiments/{id_}")
+    await expect(page.locator(".title .state")).to_contain_text("paused")
+    sessions = await world.ok("GET", "/api/v1/windlass/users/1/sessions")
+    for session in sessions["sessions"]:
+        if not session["current"]:
+            await world.ok("DELETE", f"/api/v1/windlass/sessions/{session['id']}")
+    dialog = page.get_by_role("dialog", name="Your session has ended")
+    await dialog.get_by_label("Password").fill(PASSWORD)
+    await dialog.get_by_role("button", name="Log in").click()
+    await expect(dialog).to_have_count(0)
+    await world.ok("POST", f"/api/v1/experiments/{id_}/kill")
+    await expect(page.locator(".title .state")).to_contain_text("canceled")
 
 
 async def test_where_no_socket_gets_through_pages_ask_again(here: Here) -> None:

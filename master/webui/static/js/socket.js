@@ -11,9 +11,10 @@ const SHORTEST_MS = 200;
 const LONGEST_MS = 30_000;
 /** Pages that follow each other want much the same. */
 const LINGER_MS = 1_000;
+const SESSION_OVER = 4001;
 const TOO_SLOW = 4008;
 
-/** @typedef {(isNews: boolean) => void} Listener false: the topic is followed no more, or anew */
+/** @typedef {(isNews: boolean) => void} Listener true: ask now; false: no news come any more, ask again and again */
 /** @typedef {{ number: number, seq: number, listeners: Set<Listener> }} Followed */
 
 /** The version of a master that was updated since this page was loaded. */
@@ -90,7 +91,7 @@ function lose(code) {
   retry = setTimeout(again, SHORTEST_MS + most * Math.random());
   for (const followed of topics.values()) {
     followed.seq = -1;
-    tell(followed, false);
+    tell(followed, code === SESSION_OVER);
   }
 }
 

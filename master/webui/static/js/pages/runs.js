@@ -108,11 +108,14 @@ export default component(
     const { columns, words } = columnsOf(COLUMNS, USUAL, chosen, (row) => row.values);
     const asked = { projectId: project, filter: chosen.filter, archived: chosen.archived };
     const order = chosen.sort || "-started";
-    const source = useWindows(`experiments: runs ${JSON.stringify([asked, order, words])}`, async (offset, limit, signal) => {
-      const query = { ...asked, sort: order, columns: words, offset, limit };
-      const found = await ok(api.GET("/api/v1/windlass/runs", { params: { query }, signal }));
-      return { rows: found.runs, total: found.pagination.total };
-    });
+    const source = useWindows(
+      `experiments: runs ${JSON.stringify([asked, order, words])}`,
+      async (offset, limit, signal) => {
+        const query = { ...asked, sort: order, columns: words, offset, limit };
+        const found = await ok(api.GET("/api/v1/windlass/runs", { params: { query }, signal }));
+        return { rows: found.runs, total: found.pagination.total };
+      },
+    );
     const known = useWords(`runs ${project}`, async (signal) => {
       const query = { projectId: project };
       return (await ok(api.GET("/api/v1/windlass/runs/words", { params: { query }, signal }))).words;

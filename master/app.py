@@ -36,6 +36,7 @@ from master.costs.recorder import CostRecorder
 from master.data_folder import exposures
 from master.experiments.reports.log_watch import LogWatch
 from master.leading import keep_leading, lead
+from master.live.hub import LiveHub
 from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
@@ -296,6 +297,10 @@ class Master:
         group.create_task(Loop("costs", costs.record, interval_s=RECORD_EVERY_S).run())
         updates = UpdateHub(self._store, auth.rights)
         group.create_task(updates.run())
+        live = LiveHub(self._store, auth.rights)
+        group.create_task(live.run())
+        for pool in shared.by_name.values():
+            pool.decided = live.note_decision
         messages = ClusterMessages(self._store, options.clock)
         await messages.load()
         retention = LogRetention(
@@ -341,6 +346,7 @@ class Master:
             models=plane.models,
             versions=plane.versions,
             updates=updates,
+            live=live,
             roles=plane.roles,
             reports=plane.reports,
             metadata=plane.metadata,

@@ -33,6 +33,7 @@ from master.api.http.middleware import JsonBodies, PlainUrls, UnreadBodies
 from master.api.http.trusted_proxies import TrustedProxies
 from master.api.interactive import routes as interactive
 from master.api.jobs import routes as jobs
+from master.api.live import socket as live_socket
 from master.api.logs import retention as log_retention
 from master.api.logs import routes as logs
 from master.api.models import routes as models
@@ -125,6 +126,7 @@ ROUTES: Sequence[BaseRoute] = (
     *pool_bindings.router.routes,
     *models.router.routes,
     *update_socket.router.routes,
+    *live_socket.router.routes,
     *webhooks.router.routes,
     *webhook_alerts.router.routes,
     *model_versions.router.routes,

@@ -42,6 +42,7 @@ from master.experiments.reports.log_watch import LogWatch
 from master.experiments.reports.service import ReportService
 from master.experiments.service import ExperimentService
 from master.jobs.service import JobService
+from master.live.hub import LiveHub
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
 from master.logs.store import LogStore
@@ -223,6 +224,8 @@ class Services:
     """Of models."""
     updates: UpdateHub
     """Tells clients of what changes."""
+    live: LiveHub
+    """Tells open pages when to ask again."""
     roles: RoleService
     reports: ReportService
     metadata: ExperimentMetadata

@@ -24,6 +24,10 @@ class Rules(Protocol):
 
     def visibility(self, principal: Principal, action: Action) -> Visibility: ...
 
+    def grants_the_same(self, other: Rules) -> bool:
+        """Whether both answer every question alike."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal(Actor):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from master.auth.actions import Action, Target
 from master.auth.permissions import RULES, Tasks, of_others, task_may
-from master.auth.principal import Principal
+from master.auth.principal import Principal, Rules
 from master.core.roles.access import Access
 from master.core.roles.permissions import Permission as P
 from master.core.visibility import TensorboardVisibility, Visibility
@@ -174,6 +174,9 @@ class RoleRules:
     """Of one caller, for one call: roles are looked up anew for the next."""
 
     access: Access
+
+    def grants_the_same(self, other: Rules) -> bool:
+        return isinstance(other, RoleRules) and self.access.equals(other.access)
 
     def allowed(self, principal: Principal, action: Action, target: Target) -> bool:
         if principal.task_id is not None:

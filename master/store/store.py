@@ -9,7 +9,7 @@ async with asyncio.TaskGroup() as group:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from threading import Lock
 from typing import Any, TypeVar, TypeVarTuple, overload
 
@@ -18,15 +18,16 @@ from sqlalchemy import Connection, Integer, Select, func, literal, select
 from sqlmodel import SQLModel
 
 from master.store import lease, unit_of_work
-from master.store.change_feed import Change, ChangeFeed
+from master.store.change_feed import ChangeFeed
 from master.store.lease import LeaderCandidate
 from master.store.migrate import STATE, upgrade
-from master.store.sql.changes import apply_units
+from master.store.sql.apply import Written, apply_units
 from master.store.sql.database import Database, open_database
 from master.store.sql.faults import as_windlass_error
 from master.store.sql.rows import fetch
 from master.store.sql.statements import count_rows, table_of
 from master.store.sql.writer import Lane, Writer
+from master.store.touches import Touch
 from master.store.unit_of_work import UnitOfWork
 from windlass.base.clock import Clock
 from windlass.base.errors import LeaseLost, WindlassError
@@ -53,13 +54,15 @@ class Store:
         self._last_ids: dict[str, int] = {}
         self._ids_lock = Lock()
         self.changes = ChangeFeed()
-        """What is committed, for live views."""
-        self._units: Lane[UnitOfWork, Sequence[Change]] = Lane(
+        """What is committed, for live views that tell rows."""
+        self.touched: list[Callable[[Collection[Touch]], None]] = []
+        """Called on the event loop with what a commit concerns, right after it; must not block."""
+        self._units: Lane[UnitOfWork, Written] = Lane(
             apply_units,
             weigh=count_rows,
             batch_weight=UNIT_ROWS,
             max_waiting=MAX_WAITING_ROWS,
-            committed=lambda _, changes: self.changes.publish(changes),
+            committed=self._tell,
         )
         self._writer = Writer(database, (self._units,), guard=self._check_lease)
 
@@ -74,6 +77,12 @@ class Store:
             await store.close()
             raise
         return store
+
+    def _tell(self, _: UnitOfWork, written: Written) -> None:
+        self.changes.publish(written.changes)
+        if written.touches:
+            for listener in self.touched:
+                listener(written.touches)
 
     @property
     def epoch(self) -> int:

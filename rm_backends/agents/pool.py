@@ -94,6 +94,8 @@ class Pool:
         self.loop = Loop(f"pool {options.name}", self._step, interval_s=DECIDE_EVERY_S)
         self.capacity: Callable[[str], PoolCapacity | None] | None = None
         self.demand_changed: Callable[[], None] | None = None
+        self.decided: Callable[[], None] | None = None
+        """Called after each decision: who waits, why, and what agents hold may be others."""
         self._demand: PoolDemand | None = None
         self._leavers: set[str] = set()
         """What runs and goes on elsewhere soon, because its agent ends: machines are bought for it, too."""
@@ -320,6 +322,8 @@ class Pool:
             before, self._demand = self._demand, self._demand_now(seen)
             if self._demand != before and self.demand_changed is not None:
                 self.demand_changed()
+        if self.decided is not None:
+            self.decided()
 
     def wanting(self) -> list[AllocationRequest]:
         """Who waits for a batch job, as of the last decision, in the order of the queue."""

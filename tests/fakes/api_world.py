@@ -43,6 +43,7 @@ from master.core.scheduler.types import SchedulerSettings
 from master.costs.recorder import CostRecorder
 from master.experiments.reports.log_watch import LogWatch
 from master.experiments.sampling.process import Sampler, SamplerProcess
+from master.live.hub import LiveHub
 from master.logs.master_lines import MasterLines
 from master.logs.own_log import OwnLog
 from master.logs.retention import LogRetention
@@ -464,6 +465,10 @@ async def _start(
     tasks.create_task(plane.collector.run())
     updates = UpdateHub(store, auth.rights, gather_s=0)
     tasks.create_task(updates.run())
+    live = LiveHub(store, auth.rights, gather_s=0)
+    tasks.create_task(live.run())
+    for pool in shared.by_name.values():
+        pool.decided = live.note_decision
     provisioner = OneInstance(clock) if elastic else None
     services = Services(
         master_url="http://master",
@@ -493,6 +498,7 @@ async def _start(
         models=plane.models,
         versions=plane.versions,
         updates=updates,
+        live=live,
         roles=plane.roles,
         reports=plane.reports,
         metadata=plane.metadata,

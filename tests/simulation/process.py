@@ -22,8 +22,7 @@ from sqlalchemy import Connection
 from master.api.services import Services
 from master.app import Master, MasterOptions
 from master.store import store as store_module
-from master.store.change_feed import Change
-from master.store.sql.changes import apply_units
+from master.store.sql.apply import Written, apply_units
 from master.store.sql.database import Database, open_database
 from master.store.unit_of_work import UnitOfWork
 from tests.fakes.memory_channel import MemoryChannel
@@ -204,9 +203,7 @@ def processes() -> Iterator[None]:
         assert process is not None
         return CuttableDatabase(open_database(url, inline=inline), process)
 
-    def apply_and_note(
-        connection: Connection, units: Sequence[UnitOfWork]
-    ) -> Sequence[Sequence[Change]]:
+    def apply_and_note(connection: Connection, units: Sequence[UnitOfWork]) -> Sequence[Written]:
         process = _OWNER.get()
         assert process is not None
         process.applied.extend(units)

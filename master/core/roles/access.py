@@ -26,6 +26,10 @@ class Access:
     workspaces: Mapping[int, frozenset[Permission]] = field(default_factory=dict)
     """Held there besides."""
 
+    def equals(self, other: Access) -> bool:
+        """In what they grant; `==` asks whether they are the same object."""
+        return self is other or (self.cluster, self.workspaces) == (other.cluster, other.workspaces)
+
     def allows(self, permission: Permission, workspace_id: int | None = None) -> bool:
         """In a workspace, or in the cluster as such."""
         if permission in self.cluster:

@@ -1,4 +1,4 @@
-"""Units of work, applied together with rows that say what they changed.
+"""Rows that say what a unit of work changed, written in its transaction.
 
 Whatever writes a table of `WATCHED` is seen here: nobody has to remember to tell. Only one writer runs at a time, so
 that numbers are given in the order of the commits, and a higher one is never committed before a lower one.
@@ -12,8 +12,8 @@ from sqlalchemy import Connection, delete, func, select
 
 from master.store import tables, unit_of_work
 from master.store.change_feed import Change
-from master.store.sql.statements import apply_operation, matching_ids, table_of, upsert_rows
-from master.store.unit_of_work import Add, Delete, Execute, Insert, Operation, UnitOfWork, Update
+from master.store.sql.statements import matching_ids, table_of, upsert_rows
+from master.store.unit_of_work import Add, Delete, Execute, Insert, Operation, Update
 
 PROJECTS, MODELS, VERSIONS = "projects", "models", "modelversions"
 WATCHED: Mapping[unit_of_work.Table, str] = {
@@ -26,26 +26,12 @@ UNSHOWN = "unshown"
 """Execution option of a statement on a watched table: it changes nothing that is shown."""
 KEPT_DELETIONS = 10_000
 """Rows of deleted entities: for who follows the table, and so that the highest number stays."""
-_Key = tuple[str, int]
+Key = tuple[str, int]
 _C = tables.Change
 _WATCHED_TABLES = frozenset(table_of(table) for table in WATCHED)
 
 
-def apply_units(connection: Connection, units: Sequence[UnitOfWork]) -> Sequence[Sequence[Change]]:
-    """What each of them changed."""
-    return [_apply(connection, unit) for unit in units]
-
-
-def _apply(connection: Connection, unit: UnitOfWork) -> Sequence[Change]:
-    changed: dict[_Key, bool] = {}
-    for operation in unit.operations:
-        for key, is_deleted in _changed(connection, operation):
-            changed[key] = is_deleted
-        apply_operation(connection, operation)
-    return _record(connection, changed) if changed else ()
-
-
-def _changed(connection: Connection, operation: Operation) -> Iterator[tuple[_Key, bool]]:
+def changed_by(connection: Connection, operation: Operation) -> Iterator[tuple[Key, bool]]:
     """Before the operation is applied: which entities it changes, and whether it deletes them."""
     if isinstance(operation, Execute):
         _require_plain(operation)
@@ -75,7 +61,10 @@ def _changed(connection: Connection, operation: Operation) -> Iterator[tuple[_Ke
             yield (kind, _id(row)), False
 
 
-def _record(connection: Connection, changed: Mapping[_Key, bool]) -> Sequence[Change]:
+def record_changes(connection: Connection, changed: Mapping[Key, bool]) -> Sequence[Change]:
+    """Write down that these are changed, and whether they are deleted."""
+    if not changed:
+        return ()
     last = connection.execute(select(func.coalesce(func.max(_C.seq), 0))).scalar_one()
     changes = [
         Change(kind, id_, seq, is_deleted)

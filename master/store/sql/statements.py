@@ -79,8 +79,15 @@ def matching_ids(
     connection: Connection, table: unit_of_work.Table, where: Mapping[str, object]
 ) -> Sequence[int]:
     """Of the rows that an Update or a Delete with this condition would change."""
-    found = table_of(table)
-    return connection.execute(_ids(found, _shape(where)), _where(where)).scalars().all()
+    return matching_values(connection, table, where, "id")
+
+
+def matching_values(
+    connection: Connection, table: unit_of_work.Table, where: Mapping[str, object], column: str
+) -> Sequence[Any]:
+    """Of one column in these rows."""
+    found = _found(table_of(table), column, _shape(where))
+    return connection.execute(found, _where(where)).scalars().all()
 
 
 def upsert_rows(
@@ -111,8 +118,8 @@ def _conditions(table: Table, shape: Shape) -> list[Any]:
 
 
 @lru_cache(SHAPES)
-def _ids(table: Table, where: Shape) -> Select[Any]:
-    return select(table.c.id).where(*_conditions(table, where))
+def _found(table: Table, column: str, where: Shape) -> Select[Any]:
+    return select(table.c[column]).where(*_conditions(table, where))
 
 
 @lru_cache(SHAPES)

@@ -53,7 +53,7 @@ class Visit:
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+        config = uvicorn.Config(app, log_config=None, lifespan="off", ws="websockets-sansio")
         server = uvicorn.Server(config)
         server.capture_signals = nullcontext  # type: ignore[method-assign]
         running = asyncio.create_task(server.serve([listening]))

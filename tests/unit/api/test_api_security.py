@@ -15,6 +15,7 @@ from starlette.types import Message
 
 from master.api.access import Caller, Visible
 from master.api.application import ROUTES
+from master.api.live.socket import LIVE
 from master.api.permits import IN_BODY, VISIBLE, permit_of
 from master.api.routing import ApiRoute, HotRoute
 from master.auth.actions import Action
@@ -200,7 +201,7 @@ def test_no_route_hides_from_the_walk(world: ApiWorld) -> None:
     described = {path for _, path in routes(world.app)}
     served = {getattr(route, "path_format", repr(route)) for route in world.app.router.routes}
     pages = {route.path_format for route in ROUTES if isinstance(route, PageRoute)}
-    assert served - described == {"/agents", "/agents/streams", "/stream"} | pages
+    assert served - described == {"/agents", "/agents/streams", "/stream", LIVE} | pages
 
 
 @pytest.mark.parametrize(

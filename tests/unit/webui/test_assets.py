@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from master.api.application import ROUTES
 from master.webui.assets import STATIC, AssetFolder, read_assets
@@ -63,7 +63,8 @@ def test_pages_ask_the_api_through_one_module_and_make_no_html() -> None:
 
 
 def test_every_path_of_the_modules_is_one_of_the_api() -> None:
-    known = {route.path_format for route in ROUTES if isinstance(route, APIRoute)}
+    kinds = (APIRoute, APIWebSocketRoute)
+    known = {route.path_format for route in ROUTES if isinstance(route, kinds)}
     named = {path for name in OWN for path in re.findall(r'"(/api/v1/[^"]+)"', text_of(name))}
     assert len(named) > 10
     assert named <= known

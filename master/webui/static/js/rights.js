@@ -17,7 +17,7 @@ export const NOT_KNOWN = () => false;
 /** @returns {May} */
 export function useRights() {
   const { data } = useLive(
-    "rights",
+    "me: rights",
     async (signal) => {
       const [master, held] = await Promise.all([
         ok(api.GET("/api/v1/master", { signal })),

@@ -22,7 +22,7 @@ export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
     const id = params.agent ?? "";
-    const { data, error, refresh } = useLive(`agent ${id}`, async (signal) => {
+    const { data, error, refresh } = useLive(`cluster: agent ${id}`, async (signal) => {
       const [{ agent }, tasks] = await Promise.all([
         ok(api.GET("/api/v1/agents/{agent_id}", { params: { path: { agent_id: id } }, signal })),
         ok(api.GET("/api/v1/tasks", { signal })),

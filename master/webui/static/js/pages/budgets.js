@@ -56,7 +56,7 @@ function spent(row) {
 }
 
 export const Budgets = component(() => {
-  const { data, error, refresh } = useLive("budgets", (signal) =>
+  const { data, error, refresh } = useLive("costs + fleet: budgets", (signal) =>
     ok(api.GET("/api/v1/windlass/fleet/budgets", { signal })),
   );
   if (!data) return pending({ error, refresh });

@@ -78,7 +78,7 @@ export default component(
     const by = GROUPS.find((one) => one === query.get("by")) ?? "user";
     const month = query.get("month") ?? "";
     const { data, error, refresh } = useLive(
-      `costs by ${by} of ${month}`,
+      `costs: by ${by} of ${month}`,
       (signal) =>
         ok(
           api.GET("/api/v1/windlass/fleet/costs", {

@@ -34,7 +34,7 @@ export default component(
     const id = Number(params.experiment);
     const tab = params.tab ?? "overview";
     const { data, error, refresh } = useLive(
-      `experiment ${id}`,
+      `experiment ${id} + queue`,
       async (signal) =>
         (await ok(api.GET("/api/v1/experiments/{experiment_id}", { params: { path: { experiment_id: id } }, signal })))
           .experiment,
@@ -127,7 +127,7 @@ const Overview = component(
 
 /** @param {number} id @param {number} limit */
 function useTrials(id, limit) {
-  return useLive(`trials of experiment ${id}`, async (signal) =>
+  return useLive(`trials ${id}`, async (signal) =>
     ok(
       api.GET("/api/v1/experiments/{experiment_id}/trials", {
         params: { path: { experiment_id: id }, query: { limit, sortBy: "SORT_BY_BEST_VALIDATION_METRIC" } },

@@ -111,7 +111,7 @@ export default component(
       ...(chosen.archived ? {} : { archived: false }),
       states: STATES.filter((state) => state === chosen.state).map((state) => /** @type {const} */ (`STATE_${state}`)),
     };
-    const source = useWindows(`experiments ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
+    const source = useWindows(`experiments + queue: ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
       const found = await ok(
         api.GET("/api/v1/experiments", { params: { query: { ...asked, offset, limit } }, signal }),
       );
@@ -189,7 +189,7 @@ export default component(
 
 /** @param {number} project 0: none */
 function useProject(project) {
-  return useLive(`project ${project}`, async (signal) =>
+  return useLive(`workspaces: project ${project}`, async (signal) =>
     project
       ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project
       : null,

@@ -106,7 +106,7 @@ export default component(
     const may = useRights()("UPDATE_AGENTS");
     const pool = address.value.query.get("pool") ?? "";
     const { data, error, refresh } = useLive(
-      "offers",
+      "fleet: offers",
       (signal) => ok(api.GET("/api/v1/windlass/fleet/offers", { signal })),
       { everyMs: EVERY_MS },
     );

@@ -113,7 +113,7 @@ export default component(
     const asked = Number(address.value.query.get("hours"));
     const hours = HOURS.includes(asked) ? asked : 24;
     const { data, error, refresh } = useLive(
-      `timeline of ${hours} hours`,
+      `fleet: timeline of ${hours} hours`,
       (signal) => ok(api.GET("/api/v1/windlass/fleet/timeline", { params: { query: { hours } }, signal })),
       { everyMs: EVERY_MS },
     );

@@ -42,7 +42,7 @@ export default component(
 const Mine = component(
   /** @param {{ userId: number }} props */
   ({ userId }) => {
-    const { data, error, refresh } = useLive(`experiments of user ${userId}`, async (signal) => {
+    const { data, error, refresh } = useLive(`experiments + queue: of user ${userId}`, async (signal) => {
       const query = /** @type {const} */ ({
         userIds: [userId],
         limit: MOST,
@@ -105,7 +105,7 @@ const Item = component(
 );
 
 const Pools = component(() => {
-  const { data, error, refresh } = useLive("resource pools", (signal) =>
+  const { data, error, refresh } = useLive("cluster: pools", (signal) =>
     ok(api.GET("/api/v1/resource-pools", { signal })),
   );
   if (!data) return pending({ error, refresh });

@@ -16,7 +16,7 @@ import { State } from "../widgets/state.js";
 
 /** @param {string} jobId */
 export function useExplanation(jobId) {
-  return useLive(`job ${jobId}`, (signal) =>
+  return useLive(`queue: job ${jobId}`, (signal) =>
     ok(api.GET("/api/v1/windlass/jobs/{job_id}/explain", { params: { path: { job_id: jobId } }, signal })),
   );
 }

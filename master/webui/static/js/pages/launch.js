@@ -38,7 +38,7 @@ export function mayLaunch(kind) {
 export const Launch = component(
   /** @param {{ kind: Kind, onClose: () => void, onLaunch: (id: string) => void }} props */
   ({ kind, onClose, onLaunch }) => {
-    const { data } = useLive("where tasks run", readPlaces, { everyMs: EVERY_MS });
+    const { data } = useLive("cluster + workspaces: where tasks run", readPlaces, { everyMs: EVERY_MS });
     const start = CALLS[kind.id];
     if (!start) return null;
     return Dialog({

@@ -18,11 +18,11 @@ export const Members = component(
   /** @param {{ workspace: Schemas["Workspace"] }} props */
   ({ workspace: { id } }) => {
     const may = useRights()("ASSIGN_ROLES", { workspace: id });
-    const live = useLive(`members of ${id}`, async (signal) =>
+    const live = useLive(`workspaces: members of ${id}`, async (signal) =>
       ok(api.GET("/api/v1/roles/workspace/{workspace_id}", { params: { path: { workspace_id: id } }, signal })),
     );
     const choices = useLive(
-      `who could be a member of ${id} ${may}`,
+      `users: who could be a member of ${id} ${may}`,
       async (signal) => {
         if (!may) return { users: [], groups: [], roles: [] };
         const [{ users }, { groups }, { roles }] = await Promise.all([

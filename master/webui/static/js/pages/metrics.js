@@ -35,8 +35,9 @@ export const MetricCharts = component(
     const known = metricsOf(trials);
     const shown = (only ? known.filter((metric) => metric === only) : known).slice(0, MOST_METRICS);
     const ids = trials.map((trial) => trial.id).sort((a, b) => a - b);
+    const topic = ids.length === 1 ? `trial ${ids[0]}` : `trials ${trials[0]?.experimentId ?? 0}`;
     const { data, error, refresh } = useLive(
-      `metrics ${ids.join()} ${shown.join()}`,
+      `${topic}: metrics ${ids.join()} ${shown.join()}`,
       async (signal) => {
         if (!shown.length) return { trials: [] };
         const asked = { trialIds: ids, metricIds: shown, maxDatapoints: POINTS };

@@ -53,11 +53,11 @@ export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
     const named = params.model ?? "";
-    const live = useLive(`model ${named}`, async (signal) =>
+    const live = useLive(`models: ${named}`, async (signal) =>
       ok(api.GET("/api/v1/models/{model_name}", { params: { path: { model_name: named } }, signal })),
     );
     const model = live.data?.model;
-    const source = useWindows(`versions of ${named}`, async (offset, limit, signal) => {
+    const source = useWindows(`models: versions of ${named}`, async (offset, limit, signal) => {
       const params = {
         path: { model_name: named },
         query: {
@@ -110,7 +110,7 @@ const Actions = component(
   ({ model, done }) => {
     const may = useRights();
     const workspaces = useLive(
-      "names of workspaces",
+      "workspaces: their names",
       async (signal) => (await ok(api.GET("/api/v1/workspaces", { signal }))).workspaces,
       { everyMs: 60_000 },
     ).data;

@@ -21,7 +21,7 @@ export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
     const path = { model_name: params.model ?? "", model_version_num: Number(params.version) };
-    const live = useLive(`version ${path.model_version_num} of ${path.model_name}`, async (signal) =>
+    const live = useLive(`models: version ${path.model_version_num} of ${path.model_name}`, async (signal) =>
       ok(api.GET("/api/v1/models/{model_name}/versions/{model_version_num}", { params: { path }, signal })),
     );
     const version = live.data?.modelVersion;
@@ -97,7 +97,7 @@ const TrialCurves = component(
   /** @param {{ trial: number }} props */
   ({ trial }) => {
     const { data } = useLive(
-      `trial ${trial} of a version`,
+      `trial ${trial}: of a version`,
       async (signal) =>
         (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: trial } }, signal }))).trial,
       { everyMs: 60_000 },

@@ -62,7 +62,7 @@ export default component(() => {
     ...(label ? { labels: [label] } : {}),
     ...(archived ? {} : { archived: false }),
   };
-  const source = useWindows(`models ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
+  const source = useWindows(`models: ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
     const found = await ok(api.GET("/api/v1/models", { params: { query: { ...asked, offset, limit } }, signal }));
     return { rows: found.models, total: found.pagination.total };
   });
@@ -144,7 +144,7 @@ export default component(() => {
 
 function useChoices() {
   const { data } = useLive(
-    "labels of models and names of workspaces",
+    "models + workspaces: labels and names",
     async (signal) => {
       const [{ labels }, { workspaces }] = await Promise.all([
         ok(api.GET("/api/v1/model/labels", { signal })),

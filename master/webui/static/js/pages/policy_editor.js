@@ -37,7 +37,7 @@ const Policy = component(
     const may = useRights();
     const [affected, setAffected] = useState(/** @type {string[] | null} */ (null));
     const live = useLive(
-      `policies ${workspace} ${kind.type}`,
+      `policies: ${workspace} ${kind.type}`,
       async (signal) => (await ok(read(workspace, kind.type, signal))).configPolicies,
       { everyMs: 60_000 },
     );

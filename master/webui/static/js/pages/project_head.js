@@ -48,7 +48,7 @@ const Actions = component(
     const target = { workspace: workspaceId, owner: userId };
     const isMine = may("UPDATE_PROJECT", target);
     const workspaces = useLive(
-      "names of workspaces",
+      "workspaces: their names",
       async (signal) => (await ok(api.GET("/api/v1/workspaces", { signal }))).workspaces,
       { everyMs: 60_000 },
     ).data;

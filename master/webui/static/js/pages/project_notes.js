@@ -18,7 +18,7 @@ export default component(
   ({ params }) => {
     const id = Number(params.project);
     const may = useRights();
-    const live = useLive(`notes of project ${id}`, async (signal) =>
+    const live = useLive(`workspaces: notes of project ${id}`, async (signal) =>
       ok(api.GET("/api/v1/projects/{id}", { params: { path: { id } }, signal })),
     );
     const project = live.data?.project;

@@ -73,7 +73,7 @@ export function typeName(type) {
 export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
-    const { data, error, refresh } = useLive("resource pools", (signal) =>
+    const { data, error, refresh } = useLive("cluster: pools", (signal) =>
       ok(api.GET("/api/v1/resource-pools", { signal })),
     );
     useEffect(() => void (document.title = `Queue ${params.pool ?? ""} · Windlass`), [params.pool]);
@@ -97,7 +97,7 @@ export default component(
 const Queue = component(
   /** @param {{ pool: Pool, pools: Pool[] }} props */
   ({ pool, pools }) => {
-    const source = useWindows(`queue ${pool.name}`, async (offset, limit, signal) => {
+    const source = useWindows(`queue: ${pool.name}`, async (offset, limit, signal) => {
       const query = { resourcePool: pool.name, offset, limit };
       const found = await ok(api.GET("/api/v1/job-queues-v2", { params: { query }, signal }));
       return {

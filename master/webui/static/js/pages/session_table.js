@@ -12,7 +12,7 @@ export const SessionTable = component(
   /** @param {{ user: number }} props */
   ({ user }) => {
     const params = { path: { user_id: user } };
-    const live = useLive(`sessions of ${user}`, async (signal) =>
+    const live = useLive(`user ${user}: sessions`, async (signal) =>
       ok(api.GET("/api/v1/windlass/users/{user_id}/sessions", { params, signal })),
     );
     if (!live.data) return pending(live);

@@ -19,7 +19,7 @@ export default component(
   ({ params }) => {
     const id = params.task ?? "";
     const { data, error, refresh } = useLive(
-      `task ${id}`,
+      `task ${id} + queue`,
       async (signal) =>
         (await ok(api.GET("/api/v1/tasks/{task_id}", { params: { path: { task_id: id } }, signal }))).task,
     );

@@ -85,7 +85,7 @@ export default component(
 const Tasks = component(
   /** @param {{ kind: Kind }} props */
   ({ kind }) => {
-    const source = useWindows(`tasks ${kind.id}`, kind.load);
+    const source = useWindows(`tasks + queue: ${kind.id}`, kind.load);
     const chosen = address.value.query.get("task") ?? "";
     const [launches, setLaunches] = useState(false);
     useLayoutEffect(() => bind({ Escape: () => choose({ task: "" }) }), []);

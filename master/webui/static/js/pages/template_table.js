@@ -20,12 +20,12 @@ export const TemplateTable = component(
   /** @param {{ workspace: number, name?: string }} props workspace 0: of all */
   ({ workspace, name = "" }) => {
     const may = useRights();
-    const live = useLive(`templates of ${workspace} ${name}`, async (signal) => {
+    const live = useLive(`templates: of ${workspace} ${name}`, async (signal) => {
       const query = { name, limit: MOST, ...(workspace ? { workspaceIds: [workspace] } : {}) };
       return ok(api.GET("/api/v1/templates", { params: { query }, signal }));
     });
     const workspaces = useLive(
-      "names of workspaces",
+      "workspaces: their names",
       async (signal) => (await ok(api.GET("/api/v1/workspaces", { signal }))).workspaces,
       { everyMs: 60_000 },
     ).data;

@@ -20,7 +20,8 @@ export const TokenTable = component(
   /** @param {{ username?: string, userId?: number, ended?: boolean }} props no name: of all that one may see */
   ({ username = "", userId, ended = false }) => {
     const [made, setMade] = useState("");
-    const live = useLive(`tokens of ${username} ${ended}`, async (signal) => {
+    const topic = userId ? `user ${userId}` : username ? "me" : "logins";
+    const live = useLive(`${topic}: tokens of ${username} ${ended}`, async (signal) => {
       const query = { showInactive: ended, limit: MOST, ...(username ? { username } : {}) };
       return ok(api.GET("/api/v1/tokens", { params: { query }, signal }));
     });

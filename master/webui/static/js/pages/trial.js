@@ -30,7 +30,7 @@ export default component(
     const id = Number(params.trial);
     const tab = params.tab ?? "overview";
     const { data, error, refresh } = useLive(
-      `trial ${id}`,
+      `trial ${id} + queue`,
       async (signal) =>
         (await ok(api.GET("/api/v1/trials/{trial_id}", { params: { path: { trial_id: id } }, signal }))).trial,
     );

@@ -84,7 +84,7 @@ export const Trials = component(
     const { query } = address.value;
     const sort = { by: query.get("sort") ?? "SORT_BY_ID", descending: query.get("order") === "down" };
     const source = useWindows(
-      `trials of experiment ${experiment.id} ${sort.by} ${sort.descending}`,
+      `trials ${experiment.id} + queue: ${sort.by} ${sort.descending}`,
       async (offset, limit, signal) => {
         const asked = {
           offset,

@@ -91,7 +91,7 @@ export default component(
     );
     const asked = { startDate: from, endDate: to, period };
     const { data, error, refresh } = useLive(
-      `usage ${JSON.stringify(asked)}`,
+      `costs: usage ${JSON.stringify(asked)}`,
       (signal) => ok(api.GET("/api/v1/resources/allocation/aggregated", { params: { query: asked }, signal })),
       { everyMs: EVERY_MS },
     );

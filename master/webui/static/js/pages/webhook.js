@@ -24,10 +24,10 @@ export default component(
     const id = Number(params.webhook);
     const path = { params: { path: { webhook_id: id } } };
     const live = useLive(
-      `webhook ${id}`,
+      `webhooks: ${id}`,
       async (signal) => (await ok(api.GET("/api/v1/webhooks", { signal }))).webhooks.find((one) => one.id === id) ?? "",
     );
-    const deliveries = useLive(`deliveries of ${id}`, async (signal) =>
+    const deliveries = useLive(`webhooks: deliveries of ${id}`, async (signal) =>
       ok(api.GET("/api/v1/windlass/webhooks/{webhook_id}/deliveries", { ...path, signal })),
     );
     if (live.data === "")

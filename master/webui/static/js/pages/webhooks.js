@@ -25,7 +25,7 @@ export function said(word, prefix) {
 
 export default component(() => {
   const may = useRights();
-  const live = useLive("webhooks", async (signal) => {
+  const live = useLive("webhooks + workspaces", async (signal) => {
     const [{ webhooks }, { workspaces }] = await Promise.all([
       ok(api.GET("/api/v1/webhooks", { signal })),
       ok(api.GET("/api/v1/workspaces", { signal })),

@@ -34,7 +34,7 @@ export default component(
   ({ params }) => {
     const id = Number(params.workspace);
     const tab = params.tab ?? "projects";
-    const live = useLive(`workspace ${id}`, async (signal) =>
+    const live = useLive(`workspaces: ${id}`, async (signal) =>
       ok(api.GET("/api/v1/workspaces/{id}", { params: { path: { id } }, signal })),
     );
     const workspace = live.data?.workspace;

@@ -15,7 +15,7 @@ export const WorkspacePools = component(
   ({ workspace, done }) => {
     const { id, userId, immutable, defaultComputePool, defaultAuxPool } = workspace;
     const may = useRights();
-    const live = useLive(`pools of workspace ${id}`, async (signal) => {
+    const live = useLive(`workspaces + cluster: pools of ${id}`, async (signal) => {
       const params = { path: { workspace_id: id } };
       const found = await ok(api.GET("/api/v1/workspaces/{workspace_id}/available-resource-pools", { params, signal }));
       return found.resourcePools;

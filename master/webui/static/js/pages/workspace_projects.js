@@ -47,7 +47,7 @@ export const Projects = component(
   ({ workspace: { id, archived, immutable } }) => {
     const may = useRights();
     const name = address.value.query.get("name") ?? "";
-    const source = useWindows(`projects of ${id} ${name}`, async (offset, limit, signal) => {
+    const source = useWindows(`workspaces: projects of ${id} ${name}`, async (offset, limit, signal) => {
       const query = { offset, limit, sortBy: /** @type {const} */ ("SORT_BY_NAME"), ...(name ? { name } : {}) };
       const params = { path: { id }, query };
       const found = await ok(api.GET("/api/v1/workspaces/{id}/projects", { params, signal }));

@@ -56,7 +56,7 @@ export default component(() => {
     ...(name ? { name } : {}),
     ...(archived ? {} : { archived: false }),
   };
-  const source = useWindows(`workspaces ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
+  const source = useWindows(`workspaces: ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
     const found = await ok(api.GET("/api/v1/workspaces", { params: { query: { ...asked, offset, limit } }, signal }));
     return { rows: found.workspaces, total: found.pagination.total };
   });

@@ -4,6 +4,7 @@ import { useEffect } from "../../vendor/hooks.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { ROOT, address, go, href } from "../router.js";
+import { newVersion } from "../socket.js";
 import { isAway, isSessionOver, me, theme } from "../store.js";
 import { Notices } from "./notices.js";
 import { SessionOver } from "./session_over.js";
@@ -68,7 +69,14 @@ export const Shell = component(
           { class: "banner", role: "alert" },
           "The master does not answer. What is shown may be old; it is asked again.",
         ),
-      h("main", { id: "main", tabIndex: -1 }, children),
+      newVersion.value &&
+        h(
+          "p",
+          { class: "banner note", role: "status" },
+          `The master was updated to ${newVersion.value}. `,
+          h("button", { type: "button", class: "plain", onClick: () => location.reload() }, "Load this page again"),
+        ),
+      h("main", { id: "main", tabIndex: -1, class: isAway.value ? "stale" : "" }, children),
       Notices({}),
       isSessionOver.value && SessionOver({}),
     );

@@ -22,7 +22,7 @@ export const WINDOW = 200;
 
 /**
  * @template Row
- * @param {string} topic other filters or another order are another topic
+ * @param {string} topic as `useLive` takes it; other filters or another order, after a colon, are another topic
  * @param {(offset: number, limit: number, signal: AbortSignal) => Promise<Window<Row>>} load
  * @returns {Source<Row>}
  */
@@ -31,7 +31,7 @@ export function useWindows(topic, load) {
   const pages = useMemo(() => new Map(/** @type {[number, Row[]][]} */ ([])), [topic]);
   const from = Math.floor(sight.first / WINDOW);
   const to = Math.floor(Math.max(sight.first, sight.last - 1) / WINDOW);
-  const live = useLive(`${topic} ${from}-${to}`, async (signal) => {
+  const live = useLive(`${topic}${topic.includes(":") ? "" : ":"} ${from}-${to}`, async (signal) => {
     const wanted = Array.from({ length: to - from + 1 }, (_, index) => from + index);
     const found = await Promise.all(wanted.map((page) => load(page * WINDOW, WINDOW, signal)));
     for (const [index, window] of found.entries()) pages.set(from + index, window.rows);

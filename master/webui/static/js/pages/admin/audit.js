@@ -52,7 +52,7 @@ export default component(() => {
   const { query } = address.value;
   const [user, since, denied] = [query.get("user") ?? "", query.get("since") ?? "", query.get("denied") === "1"];
   const live = useLive(
-    "audit log",
+    "master: audit log",
     async (signal) => {
       const [entries, { users }] = await Promise.all([
         lines(api.GET("/api/v1/master/logs", { parseAs: "text", signal })),

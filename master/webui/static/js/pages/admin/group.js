@@ -20,7 +20,7 @@ export default component(
     const id = Number(params.group);
     const may = useRights()("UPDATE_GROUP");
     const path = { params: { path: { group_id: id } } };
-    const live = useLive(`group ${id}`, async (signal) => {
+    const live = useLive(`groups + users: group ${id}`, async (signal) => {
       const [{ group }, { users }] = await Promise.all([
         ok(api.GET("/api/v1/groups/{group_id}", { ...path, signal })),
         ok(api.GET("/api/v1/users", { params: { query: { active: true } }, signal })),

@@ -17,7 +17,7 @@ export const HeldRoles = component(
   /** @param {{ kind: "user" | "group", id: number, name: string }} props */
   ({ kind, id, name }) => {
     const may = useRights()("ASSIGN_ROLES");
-    const live = useLive(`roles of ${kind} ${id}`, async (signal) => {
+    const live = useLive(`groups: roles of ${kind} ${id}`, async (signal) => {
       const [rows, { roles }, { workspaces }] = await Promise.all([
         kind === "user" ? grantsOfUser(id, signal) : grantsOfGroup(id, signal),
         ok(api.POST("/api/v1/roles/search", { body: { limit: 500 }, signal })),

@@ -9,7 +9,7 @@ import { Heading, pending } from "../../widgets/page.js";
 import { AdminNav } from "./nav.js";
 
 export default component(() => {
-  const live = useLive("configuration", async (signal) => ok(api.GET("/api/v1/master/config", { signal })), {
+  const live = useLive("master: configuration", async (signal) => ok(api.GET("/api/v1/master/config", { signal })), {
     everyMs: 60_000,
   });
   return h(

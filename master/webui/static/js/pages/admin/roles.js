@@ -11,7 +11,7 @@ import { AdminNav } from "./nav.js";
 
 export default component(() => {
   const live = useLive(
-    "roles",
+    "groups + me: roles",
     async (signal) => {
       const [{ roles }, held, master] = await Promise.all([
         ok(api.POST("/api/v1/roles/search", { body: { limit: 500 }, signal })),

@@ -10,7 +10,7 @@ import { SessionTable } from "../session_table.js";
 import { AdminNav } from "./nav.js";
 
 export default component(() => {
-  const live = useLive("users with sessions", async (signal) => ok(api.GET("/api/v1/users", { signal })), {
+  const live = useLive("users: with sessions", async (signal) => ok(api.GET("/api/v1/users", { signal })), {
     everyMs: 60_000,
   });
   const chosen = Number(address.value.query.get("user") ?? 0) || me.value?.id;

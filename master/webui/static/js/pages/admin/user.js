@@ -25,7 +25,7 @@ export default component(
   ({ params }) => {
     const id = Number(params.user);
     const may = useRights();
-    const live = useLive(`user ${id}`, async (signal) => {
+    const live = useLive(`users + groups: ${id}`, async (signal) => {
       const [{ user }, { groups }] = await Promise.all([
         ok(api.GET("/api/v1/users/{user_id}", { params: { path: { user_id: id } }, signal })),
         ok(api.POST("/api/v1/groups/search", { body: { userId: id, limit: 500 }, signal })),

@@ -52,7 +52,7 @@ export default component(() => {
     ...(name ? { name } : {}),
     ...(all ? {} : { active: true }),
   };
-  const source = useWindows(`users ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
+  const source = useWindows(`users: ${JSON.stringify(asked)}`, async (offset, limit, signal) => {
     const found = await ok(api.GET("/api/v1/users", { params: { query: { ...asked, offset, limit } }, signal }));
     return { rows: found.users, total: found.pagination.total };
   });

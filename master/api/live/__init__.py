@@ -1,0 +1,1 @@
+"""News for open pages: the WebSocket `/api/v1/windlass/live`."""

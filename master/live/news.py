@@ -1,0 +1,117 @@
+"""From what a commit concerns to the topics whose followers are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from master.auth.actions import CLUSTER, Target
+from master.live.places import Places
+from master.live.topics import OWN_TOPIC, Topic
+from master.store.touches import Subject, Touch
+
+OF_THE_CLUSTER: Mapping[Subject, Sequence[str]] = {
+    Subject.USERS: ("users",),
+    Subject.GROUPS: ("groups",),
+    Subject.LOGINS: ("logins",),
+    Subject.QUEUE: ("queue", "cluster"),
+    Subject.CLUSTER: ("cluster",),
+    Subject.FLEET: ("fleet", "queue", "cluster"),
+    Subject.COSTS: ("costs",),
+}
+OF_WORKSPACES: Mapping[Subject, str] = {
+    Subject.EXPERIMENTS_OF: "experiments",
+    Subject.TASKS_OF: "tasks",
+    Subject.WORKSPACES: "workspaces",
+    Subject.MODELS: "models",
+    Subject.TEMPLATES: "templates",
+    Subject.POLICIES: "policies",
+    Subject.WEBHOOKS: "webhooks",
+}
+_OF_EXPERIMENTS = frozenset({"experiments", "experiment", "trials"})
+_OF_TRIALS = frozenset({*_OF_EXPERIMENTS, "trial"})
+_OF_TASKS = frozenset({*_OF_TRIALS, "task", "tasks"})
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    topics: Sequence[Topic]
+    target: Target | None
+    """What was changed, as rules ask of it; None: it is not there any more."""
+
+
+class NewsReader:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def read(self, touches: Collection[Touch], followed: Set[str]) -> Sequence[News]:
+        """`followed`: names of topics. What only others would be told is not looked up."""
+        news = [one for touch in touches for one in _by_itself(touch)]
+        ids: dict[Subject, set[int | str]] = {}
+        for touch in touches:
+            if touch.key is not None:
+                ids.setdefault(touch.subject, set()).add(touch.key)
+        if not followed.isdisjoint(_OF_EXPERIMENTS):
+            news += await self._experiments(ids.get(Subject.EXPERIMENT, ()))
+        if not followed.isdisjoint(_OF_TRIALS):
+            news += await self._trials(ids.get(Subject.TRIAL, ()))
+        if not followed.isdisjoint(_OF_TASKS):
+            news += await self._tasks(ids.get(Subject.TASK, ()))
+        return news
+
+    async def _experiments(self, touched: Iterable[int | str]) -> Iterator[News]:
+        ids = _numbers(touched)
+        found = await self._places.experiments(ids)
+        return (News(_topics_of_experiment(id_), found.get(id_)) for id_ in ids)
+
+    async def _trials(self, touched: Iterable[int | str]) -> Iterator[News]:
+        ids = _numbers(touched)
+        found = await self._places.trials(ids)
+        return (News(_topics_of_trial(id_, found.get(id_)), found.get(id_)) for id_ in ids)
+
+    async def _tasks(self, touched: Iterable[int | str]) -> Sequence[News]:
+        ids = [str(id_) for id_ in touched]
+        found = await self._places.tasks(ids)
+        news = []
+        for id_ in ids:
+            target, trial_id = found.get(id_, (None, None))
+            topics = [Topic("task", id_)]
+            if trial_id is not None:
+                topics += _topics_of_trial(trial_id, target)
+            elif target is not None and target.experiment_id is None:
+                topics.append(Topic("tasks"))
+            news.append(News(topics, target))
+        return news
+
+
+def _topics_of_experiment(id_: int) -> list[Topic]:
+    return [Topic("experiments"), Topic("experiment", id_), Topic("trials", id_)]
+
+
+def _topics_of_trial(id_: int, target: Target | None) -> list[Topic]:
+    topics = [Topic("trial", id_)]
+    if target is not None and target.experiment_id is not None:
+        topics += _topics_of_experiment(target.experiment_id)
+    return topics
+
+
+def _by_itself(touch: Touch) -> Iterator[News]:
+    """Of a touch that says where it is."""
+    if names := OF_THE_CLUSTER.get(touch.subject):
+        yield News([Topic(name) for name in names], CLUSTER)
+    elif name := OF_WORKSPACES.get(touch.subject):
+        workspace = _number(touch.key)
+        where = Target(kind="workspace", id=workspace, workspace_id=workspace)
+        yield News([Topic(name)], CLUSTER if touch.key is None else where)
+    elif touch.subject is Subject.USER:
+        user = _number(touch.key)
+        topics = [Topic("user", user), Topic(OWN_TOPIC, user)]
+        yield News(topics, Target(kind="user", id=user, owner_id=user))
+
+
+def _numbers(keys: Iterable[int | str]) -> list[int]:
+    return [_number(key) for key in keys]
+
+
+def _number(key: int | str | None) -> int:
+    return key if isinstance(key, int) else 0

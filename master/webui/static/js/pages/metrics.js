@@ -68,6 +68,7 @@ export const MetricCharts = component(
         isOver ? "It reported no metrics." : "No metrics yet: training code reports them with ",
         !isOver && h("code", null, "core_context.train.report_training_metrics"),
       );
+    if (only && !shown.length) return h("p", { class: "empty" }, `No trial has reported ${only}: Charts has others.`);
     const options = only ? { axis: /** @type {Axis} */ ("steps"), isLog: false, smoothing: 0 } : optionsOf(query);
     return h(
       "div",

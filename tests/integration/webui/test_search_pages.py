@@ -69,7 +69,7 @@ async def test_rungs_are_those_of_the_api_and_trials_climb(
 ) -> None:
     world = served.world
     page = await visitor.open(f"experiments/{here.halving}/search")
-    table = page.get_by_role("table", name="Rungs of Rungs")
+    table = page.get_by_role("table", name="Rungs")
 
     async def compare() -> list[Any]:
         path = f"/api/v1/windlass/experiments/{here.halving}/searcher"

@@ -15746,8 +15746,10 @@ export interface operations {
     windlass_metric_series: {
         parameters: {
             query?: {
+                end?: number | null;
                 metrics?: string[];
                 points?: number;
+                start?: number | null;
                 trialIds?: number[];
                 trials?: number;
             };

@@ -81,7 +81,7 @@ async def test_rungs_are_those_of_the_api_and_trials_climb(
             row = table.get_by_role("row").filter(has_text=f"{rung['units']} epochs")
             entries, training = rung["entries"], rung["training"]
             went_on = [one for one in entries if one["promoted"]]
-            counts = [rung["rung"], f"{rung['units']} epochs", len(entries), len(went_on)]
+            counts = [f"Rung {rung['rung']}", f"{rung['units']} epochs", len(entries), len(went_on)]
             stopped = len(entries) - len(went_on)
             for at, text in enumerate([*counts, stopped]):
                 await expect(row.locator("td").nth(at)).to_have_text(str(text))

@@ -158,7 +158,7 @@ function fate(entry, rung) {
 function columnsOf(search, link) {
   const trial = (/** @type {number | null} */ id) => h("a", { key: id ?? "", href: link(id) }, id);
   return [
-    { title: "Rung", isNumber: true, cell: (rung) => rung.rung },
+    { title: "Rung", cell: (rung) => `Rung ${rung.rung}` },
     {
       title: "At",
       hint: `Training at which trials are ranked there`,

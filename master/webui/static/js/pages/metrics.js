@@ -83,7 +83,9 @@ export const MetricCharts = component(
       h(
         "div",
         { class: "charts" },
-        data?.metrics.map((metric) => MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options, isOver })),
+        data?.metrics.map((metric) =>
+          MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options, isOver }),
+        ),
       ),
     );
   },
@@ -185,7 +187,7 @@ const MetricChart = component(
   },
 );
 
-/** @typedef {{ start: number, end: number, series: TrialSeries[] }} Closer What lies between some steps, in more points. */
+/** @typedef {{ start: number, end: number, series: TrialSeries[] }} Closer What lies between some steps. */
 
 /**
  * Points of the part in sight, if those of the whole have been reduced.

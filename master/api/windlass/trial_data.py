@@ -154,6 +154,10 @@ class Series(QueryModel):
     trials: Annotated[Int32, Field(ge=1, le=MOST_SERIES)] = DEFAULT_SERIES
     """How many of the best."""
     points: Annotated[Int32, Field(ge=4, le=10_000)] = DEFAULT_POINTS
+    start: Annotated[Int32 | None, Field(ge=0)] = None
+    """Only points from these steps on."""
+    end: Annotated[Int32 | None, Field(ge=0)] = None
+    """And up to these."""
 
 
 @router.get("/experiments/{id}/metric-series")
@@ -165,7 +169,10 @@ async def metric_series(
     row = await api.reads.experiments.experiment(id, visible)
     by, smaller_is_better = _searched(row)
     names = list(dict.fromkeys(query.metrics or (by,)))
-    wanted = [Wanted(group=group, name=name) for group, name in map(_named, names)]
+    wanted = [
+        Wanted(group=group, name=name, steps=(query.start, query.end))
+        for group, name in map(_named, names)
+    ]
     ids = await _trial_ids(api, id, query, visible, smaller_is_better=smaller_is_better)
     points = max(4, min(query.points, MOST_VALUES // (max(1, len(ids)) * len(names))))
     metrics: list[MetricOfTrials] = []

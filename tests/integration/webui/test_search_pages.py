@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,8 @@ pytest.importorskip("playwright")
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Locator, Page, expect
 
+from master.store import tables
+from master.store.unit_of_work import UnitOfWork
 from tests.fakes.api_world import api_world
 from tests.integration.webui.search_world import Searches, searches
 from tests.integration.webui.served_world import (
@@ -69,7 +72,7 @@ async def test_rungs_are_those_of_the_api_and_trials_climb(
 ) -> None:
     world = served.world
     page = await visitor.open(f"experiments/{here.halving}/search")
-    table = page.get_by_role("table", name="Rungs of Rungs")
+    table = page.get_by_role("table", name="Rungs")
 
     async def compare() -> list[Any]:
         path = f"/api/v1/windlass/experiments/{here.halving}/searcher"
@@ -78,7 +81,7 @@ async def test_rungs_are_those_of_the_api_and_trials_climb(
             row = table.get_by_role("row").filter(has_text=f"{rung['units']} epochs")
             entries, training = rung["entries"], rung["training"]
             went_on = [one for one in entries if one["promoted"]]
-            counts = [rung["rung"], f"{rung['units']} epochs", len(entries), len(went_on)]
+            counts = [f"Rung {rung['rung']}", f"{rung['units']} epochs", len(entries), len(went_on)]
             stopped = len(entries) - len(went_on)
             for at, text in enumerate([*counts, stopped]):
                 await expect(row.locator("td").nth(at)).to_have_text(str(text))
@@ -213,6 +216,38 @@ async def test_curves_say_what_has_no_place_and_are_saved(
     link = (await numbers(loss))[1][0]
     await loss.get_by_role("link", name=link, exact=True).click()
     await expect(page.get_by_role("heading", name=link.capitalize())).to_be_visible()
+
+
+async def test_a_part_of_a_long_curve_is_shown_in_more_points(
+    served: ServedWorld, here: Searches, visitor: Visit
+) -> None:
+    world = served.world
+    trial = world.trial_id(here.grid, 1)
+    unit = UnitOfWork()
+    for step in range(4_000):
+        report = {"avg_metrics": {"long": (step * 7) % 13}, "batch_metrics": None}
+        row = {"id": 10**9 + step, "trial_id": trial, "run_id": 1, "group": "training"}
+        more = {"steps": step, "archived": False, "reported_at": world.clock.now()}
+        unit.insert(tables.Metric, {**row, **more, "metrics": report})
+    await world.services.store.commit(unit)
+    await world.report(trial, "training", 4_000, long=1)
+    page = await visitor.open(f"experiments/{here.grid}/trials/{trial}/metrics")
+    curve = chart(page, "training.long")
+    await numbers(curve)
+    points = curve.get_by_role("row").last.locator("td").first
+    await expect(points).to_have_text(re.compile(r"^[345]\d\d$"))
+    whole = int(await points.inner_text())
+    plot = await curve.locator(".u-over").bounding_box()
+    assert plot is not None
+    middle = plot["y"] + plot["height"] / 2
+    await page.mouse.move(plot["x"] + plot["width"] * 0.5, middle)
+    await page.mouse.down()
+    await page.mouse.move(plot["x"] + plot["width"] * 0.6, middle, steps=4)
+    await page.mouse.up()
+    await expect(points).not_to_have_text(str(whole))
+    assert int(await points.inner_text()) > whole + 200
+    await curve.locator(".u-over").dblclick()
+    await expect(points).to_have_text(str(whole))
 
 
 ARITHMETIC = """async (root) => {

@@ -54,6 +54,9 @@ async def test_curves_of_the_best_trials(world: ApiWorld) -> None:
     }
     found = await world.ok("GET", f"{path}?trialIds={first}&trialIds={fourth}&points=4")
     assert (found["trials"], found["points"]) == ([first, fourth], 4)
+    for bounds, steps in (("start=3", []), ("start=2&end=2", [2]), ("end=1", [])):
+        found = await world.ok("GET", f"{path}?metrics=training.loss&trials=1&{bounds}")
+        assert found["metrics"][0]["series"][0]["steps"] == steps
     other = world.trial_id(await world.create(SINGLE))
     said = await world.refused(400, "GET", f"{path}?trialIds={other}")
     assert f"trial {other} is not one of experiment {id_}" in said

@@ -16715,8 +16715,10 @@ export interface operations {
     windlass_metric_series: {
         parameters: {
             query?: {
+                end?: number | null;
                 metrics?: string[];
                 points?: number;
+                start?: number | null;
                 trialIds?: number[];
                 trials?: number;
             };

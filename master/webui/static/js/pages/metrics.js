@@ -1,5 +1,6 @@
 // Metrics of trials over their steps, epochs or hours, as charts: one for each metric.
 
+import { useState } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
@@ -69,6 +70,7 @@ export const MetricCharts = component(
         isOver ? "It reported no metrics." : "No metrics yet: training code reports them with ",
         !isOver && h("code", null, "core_context.train.report_training_metrics"),
       );
+    if (only && !shown.length) return h("p", { class: "empty" }, `No trial has reported ${only}: Charts has others.`);
     const options = only ? { axis: /** @type {Axis} */ ("steps"), isLog: false, smoothing: 0 } : optionsOf(query);
     return h(
       "div",
@@ -82,7 +84,9 @@ export const MetricCharts = component(
       h(
         "div",
         { class: "charts" },
-        data?.metrics.map((metric) => MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options })),
+        data?.metrics.map((metric) =>
+          MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options, isOver }),
+        ),
       ),
     );
   },
@@ -150,12 +154,15 @@ const MetricChart = component(
    * @param {number | null} props.best
    * @param {Trial[]} props.trials
    * @param {{ axis: Axis, isLog: boolean, smoothing: number }} props.options
+   * @param {boolean} props.isOver
    */
-  ({ metric, best, trials, options: { axis, isLog, smoothing } }) => {
+  ({ metric, best, trials, options: { axis, isLog, smoothing }, isOver }) => {
     const experiment = trials[0]?.experimentId;
+    const [part, setPart] = useState(/** @type {import("../widgets/chart.js").Part | null} */ (null));
+    const closer = useCloser(metric, experiment ?? 0, axis === "steps" ? part : null, isOver);
     const series = metric.series.map((one) => ({
       label: `trial ${one.trialId}`,
-      ...along(one, axis),
+      ...along(merged(one, closer), axis),
       isBest: one.trialId === best,
       href: trials.length > 1 ? href(`experiments/${experiment}/trials/${one.trialId}`) : undefined,
     }));
@@ -175,10 +182,53 @@ const MetricChart = component(
       isLog,
       smoothing,
       markers: axis === "steps" ? marks : undefined,
+      onZoom: (next) => setPart((old) => (old?.from === next?.from && old?.to === next?.to ? old : next)),
       notes: more > 0 ? [...notes, `So have ${more} more trials.`] : notes,
     });
   },
 );
+
+/** @typedef {{ start: number, end: number, series: TrialSeries[] }} Closer What lies between some steps. */
+
+/**
+ * Points of the part in sight, if those of the whole have been reduced.
+ *
+ * @param {MetricOfTrials} metric
+ * @param {number} experiment
+ * @param {import("../widgets/chart.js").Part | null} part
+ * @param {boolean} isOver
+ */
+function useCloser({ metric, series }, experiment, part, isOver) {
+  const isReduced = series.some((one) => one.steps.length >= POINTS / 2);
+  const [start, end] = part ? [Math.max(0, Math.floor(part.from)), Math.ceil(part.to)] : [0, 0];
+  const ids = series.map((one) => one.trialId);
+  const { data } = useLive(
+    `${metric} of ${ids.join()} from ${start} to ${end} ${isReduced}`,
+    /** @returns {Promise<Closer | null>} */
+    async (signal) => {
+      if (!part || !isReduced) return null;
+      const query = { trialIds: ids, metrics: [metric], points: POINTS, start, end };
+      const call = { params: { path: { id: experiment }, query }, signal };
+      const found = await ok(api.GET("/api/v1/windlass/experiments/{id}/metric-series", call));
+      return { start, end, series: found.metrics[0]?.series ?? [] };
+    },
+    { isOver: (found) => isOver || found === null },
+  );
+  return data;
+}
+
+/** @param {TrialSeries} whole @param {Closer | null} closer @returns {TrialSeries} */
+function merged(whole, closer) {
+  const inside = closer?.series.find((one) => one.trialId === whole.trialId);
+  if (!closer || !inside) return whole;
+  const kept = whole.steps.flatMap((at, index) => (at < closer.start || at > closer.end ? [index] : []));
+  const join = (/** @type {"steps" | "times" | "values"} */ name) => [
+    ...kept.map((index) => Number(whole[name][index])),
+    ...inside[name],
+  ];
+  const epochs = [...kept.map((index) => whole.epochs[index] ?? null), ...inside.epochs];
+  return { ...whole, steps: join("steps"), times: join("times"), values: join("values"), epochs };
+}
 
 /** @param {TrialSeries} one */
 function words({ trialId, notFinite }) {

@@ -40,7 +40,7 @@ export const SearchTab = component(
           search: data,
           experiment: id,
           rungs: data.rungs.filter((rung) => rung.bracket === bracket),
-          title: brackets.length > 1 ? `Bracket ${bracket}` : "Rungs",
+          title: brackets.length > 1 ? `Rungs of bracket ${bracket}` : "Rungs",
         }),
       ),
       data.grid.length > 0 && GridCover({ experiment, axes: data.grid, isOver }),
@@ -133,7 +133,7 @@ const Bracket = component(
         }),
       }),
       ShortTable({
-        label: `Rungs of ${title}`,
+        label: title,
         columns: columnsOf(search, link),
         rows: [...rungs].reverse(),
         rowKey: (rung) => rung.rung,
@@ -158,7 +158,7 @@ function fate(entry, rung) {
 function columnsOf(search, link) {
   const trial = (/** @type {number | null} */ id) => h("a", { key: id ?? "", href: link(id) }, id);
   return [
-    { title: "Rung", isNumber: true, cell: (rung) => rung.rung },
+    { title: "Rung", cell: (rung) => `Rung ${rung.rung}` },
     {
       title: "At",
       hint: `Training at which trials are ranked there`,
@@ -170,7 +170,12 @@ function columnsOf(search, link) {
       hint: "Trials that have reported there, or failed",
       cell: (rung) => rung.entries.length,
     },
-    { title: "Went on", isNumber: true, cell: (rung) => rung.entries.filter((one) => one.promoted).length },
+    {
+      title: "Went on",
+      isNumber: true,
+      hint: "Trials that were among the best when they were ranked there",
+      cell: (rung) => rung.entries.filter((one) => one.promoted).length,
+    },
     {
       title: "Stopped",
       isNumber: true,

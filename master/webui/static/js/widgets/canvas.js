@@ -44,8 +44,15 @@ export function useCanvas(paint, inputs, { heightPx, leastPx = 0 }, attributes =
   };
 }
 
-/** @param {HTMLCanvasElement} element @param {number} widthPx @param {number} heightPx @returns {Sheet} */
-function sheetOf(element, widthPx, heightPx) {
+/**
+ * Empty, of that size, and as sharp as the screen is.
+ *
+ * @param {HTMLCanvasElement} element
+ * @param {number} widthPx
+ * @param {number} heightPx
+ * @returns {Sheet}
+ */
+export function sheetOf(element, widthPx, heightPx) {
   const scale = window.devicePixelRatio || 1;
   element.width = Math.round(widthPx * scale);
   element.height = Math.round(heightPx * scale);

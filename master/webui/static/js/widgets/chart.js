@@ -10,6 +10,7 @@ import { aligned, points, signs, summary } from "./line_data.js";
 
 /** @typedef {import("./line_data.js").Series} Series */
 /** @typedef {{ x: number, title: string }} Marker */
+/** @typedef {{ from: number, to: number }} Part Of the horizontal axis. */
 
 const HEIGHT_PX = 240;
 const NEAR_PX = 16;
@@ -31,8 +32,11 @@ export const LineChart = component(
    * @param {Marker[]} [props.markers] lines across; their titles are notes below
    * @param {string[]} [props.notes]
    * @param {string} [props.hint] what it shows
+   * @param {(part: Part | null) => void} [props.onZoom] null: all of it is in sight again
    */
-  ({ title, xLabel, series, isLog = false, smoothing = 0, markers = NO_MARKERS, notes: given = [], hint }) => {
+  ({ title, xLabel, series, isLog = false, smoothing = 0, markers = NO_MARKERS, notes: given = [], hint, onZoom }) => {
+    const zoom = useRef(onZoom);
+    zoom.current = onZoom;
     const box = useRef(/** @type {HTMLDivElement | null} */ (null));
     const plot = useRef(/** @type {uPlot | null} */ (null));
     const { hasPositive, notPositive } = isLog ? signs(series) : { hasPositive: true, notPositive: 0 };
@@ -54,6 +58,9 @@ export const LineChart = component(
       found.hooks?.setSeries?.push((_, index, changed) => {
         if ("focus" in changed) near.line = series[(index ?? 0) - 1];
       });
+      found.hooks?.setScale?.push((drawn, key) => {
+        if (key === "x") zoom.current?.(partInSight(drawn));
+      });
       const drawn = new uPlot(found, data, element);
       plot.current = drawn;
       const forget = followLines(drawn, near);
@@ -69,10 +76,7 @@ export const LineChart = component(
     useLayoutEffect(() => {
       const drawn = plot.current;
       if (!drawn) return;
-      const { min, max } = drawn.scales.x ?? {};
-      const before = drawn.data[0];
-      const isZoomed = before.length > 1 && (min !== before[0] || max !== before.at(-1));
-      drawn.setData(data, !isZoomed);
+      drawn.setData(data, partInSight(drawn) === null);
     });
     const notes = [...given, ...markers.map((marker) => marker.title)];
     if (isLog && !hasPositive && series.length) notes.push("No value is positive, so the axis is not logarithmic.");
@@ -89,6 +93,14 @@ export const LineChart = component(
     });
   },
 );
+
+/** Null: all. @param {uPlot} drawn @returns {Part | null} */
+function partInSight({ scales, data: [x] }) {
+  const { min, max } = scales.x ?? {};
+  const [first, last] = [x[0], x.at(-1)];
+  if (x.length < 2 || first === undefined || last === undefined || min === undefined || max === undefined) return null;
+  return min === null || max === null || (min <= first && last <= max) ? null : { from: min, to: max };
+}
 
 /**
  * The name of the line that is near the pointer, and a click on it.
@@ -160,7 +172,7 @@ function options(element, xLabel, series, isLog, markers) {
         spanGaps: true,
       })),
     ],
-    hooks: { draw: [(drawn) => drawMarkers(drawn, markers, text)], setSeries: [] },
+    hooks: { draw: [(drawn) => drawMarkers(drawn, markers, text)], setScale: [], setSeries: [] },
   };
 }
 

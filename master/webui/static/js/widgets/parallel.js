@@ -18,6 +18,7 @@ const LEAST_AXIS_PX = 110;
 const BRUSH_PX = 14;
 const SNAP_PX = 8;
 const TICKS = 6;
+// More lines than these are drawn ever fainter, so that one sees where many are.
 const MOST_CLEAR = 200;
 
 /** Where an axis is. @param {number} index @param {number} count @param {number} widthPx */
@@ -140,7 +141,7 @@ function paint({ pen, widthPx, text, line, background, colour }, axes, shares, w
   pen.strokeStyle = line;
   pen.globalAlpha = 0.5;
   for (const [row, is] of within.entries()) if (!is) draw(row);
-  pen.globalAlpha = chosen > MOST_CLEAR ? 0.35 : 0.8;
+  pen.globalAlpha = Math.max(0.05, Math.min(0.8, (0.8 * MOST_CLEAR) / Math.max(1, chosen)));
   for (let row = within.length - 1; row >= 0; row -= 1) {
     if (!within[row]) continue;
     const share = shares[row];

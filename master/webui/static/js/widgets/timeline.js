@@ -4,6 +4,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/hooks.js";
 import { component, h } from "../html.js";
 import { theme } from "../store.js";
+import { fitted, sheetOf } from "./canvas.js";
 import { rowsInSight } from "./virtual.js";
 
 /**
@@ -129,17 +130,7 @@ export const Timeline = component(
  * @param {{ from: number, to: number }} time
  */
 function painter(element, { widthPx, heightPx, labelPx }, { from, to }) {
-  const scale = window.devicePixelRatio || 1;
-  element.width = Math.round(widthPx * scale);
-  element.height = Math.round(heightPx * scale);
-  element.style.width = `${widthPx}px`;
-  element.style.height = `${heightPx}px`;
-  const pen = /** @type {CanvasRenderingContext2D} */ (element.getContext("2d"));
-  const style = getComputedStyle(element);
-  const background = getComputedStyle(document.body).backgroundColor;
-  pen.scale(scale, scale);
-  pen.font = "12px system-ui";
-  pen.textBaseline = "middle";
+  const { pen, background, text } = sheetOf(element, widthPx, heightPx);
   const x = (/** @type {number} */ moment) => labelPx + ((moment - from) / (to - from)) * (widthPx - labelPx);
   const isLong = to - from > 2 * 86_400_000;
   /** @type {Intl.DateTimeFormatOptions} */
@@ -148,7 +139,7 @@ function painter(element, { widthPx, heightPx, labelPx }, { from, to }) {
   const moments = ticks(from, to, widthPx - labelPx);
 
   const grid = () => {
-    pen.fillStyle = style.color;
+    pen.fillStyle = text;
     pen.globalAlpha = 0.2;
     for (const moment of moments) pen.fillRect(x(moment), AXIS_PX, 1, heightPx);
     pen.globalAlpha = 1;
@@ -156,7 +147,7 @@ function painter(element, { widthPx, heightPx, labelPx }, { from, to }) {
   const axis = () => {
     pen.fillStyle = background;
     pen.fillRect(0, 0, widthPx, AXIS_PX);
-    pen.fillStyle = style.color;
+    pen.fillStyle = text;
     pen.textAlign = "center";
     for (const moment of moments) {
       if (x(moment) < widthPx - 20) pen.fillText(clock.format(moment), x(moment), AXIS_PX / 2);
@@ -171,7 +162,7 @@ function painter(element, { widthPx, heightPx, labelPx }, { from, to }) {
     }
     pen.fillStyle = background;
     pen.fillRect(0, top, labelPx - 4, ROW_PX);
-    pen.fillStyle = style.color;
+    pen.fillStyle = text;
     pen.fillText(fitted(pen, one.title, labelPx - 8), 0, top + ROW_PX / 2);
   };
   return { grid, bar, axis };
@@ -214,12 +205,4 @@ function hatch(pen, left, y, width) {
   }
   pen.stroke();
   pen.restore();
-}
-
-/** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} widthPx */
-function fitted(pen, text, widthPx) {
-  if (pen.measureText(text).width <= widthPx) return text;
-  let end = text.length;
-  while (end > 1 && pen.measureText(`${text.slice(0, end)}…`).width > widthPx) end -= 1;
-  return `${text.slice(0, end)}…`;
 }

@@ -1,4 +1,4 @@
-"""What happened to experiments and trials, in order, and where their trials ran; on both databases."""
+"""What happened to experiments and trials, in order, and where their trials ran."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.fakes.api_world import ASHA, ApiWorld, api_world
 
 
 @pytest.fixture
-async def world(tmp_path: Path, db_url: str) -> AsyncIterator[ApiWorld]:
+async def stored(tmp_path: Path, db_url: str) -> AsyncIterator[ApiWorld]:
+    """On each database."""
     async with api_world(tmp_path, db_url=db_url) as opened:
         await opened.login()
         yield opened
@@ -24,7 +25,7 @@ async def events(world: ApiWorld, of: str, **query: Any) -> list[dict[str, Any]]
 
 
 async def preempted_and_failed(world: ApiWorld) -> tuple[int, int]:
-    """An experiment and its trial: run 1 was paused, run 2 failed, run 3 ended well."""
+    """An experiment and its trial: run 1 was paused, run 2 failed, run 3 goes on."""
     await world.add_agent()
     experiment = await world.create()
     trial = world.trial_id(experiment)
@@ -42,13 +43,14 @@ async def preempted_and_failed(world: ApiWorld) -> tuple[int, int]:
     await world.ok("POST", f"/api/v1/experiments/{experiment}/activate")
     world.clock.advance(10)
     await world.finish(await world.run_of(experiment), 3)
-    world.clock.advance(10)
-    await world.finish(await world.run_of(experiment))
+    await world.run_of(experiment)
     return experiment, trial
 
 
 async def test_events_are_in_order_and_say_what_happened(world: ApiWorld) -> None:
     experiment, trial = await preempted_and_failed(world)
+    world.clock.advance(10)
+    await world.finish(await world.run_of(experiment))
     found = await events(world, f"experiments/{experiment}")
     assert [one["at"] for one in found] == sorted(one["at"] for one in found)
     assert [one["kind"] for one in found] == [
@@ -82,14 +84,14 @@ async def test_events_are_in_order_and_say_what_happened(world: ApiWorld) -> Non
     assert of_trial == [one for one in found if one["trialId"] == trial]
 
 
-async def test_events_come_by_pages_from_either_end(world: ApiWorld) -> None:
-    experiment, trial = await preempted_and_failed(world)
+async def test_events_come_by_pages_from_either_end(stored: ApiWorld) -> None:
+    experiment, trial = await preempted_and_failed(stored)
     for of in (f"experiments/{experiment}", f"trials/{trial}"):
-        found = await events(world, of)
-        paged = [one for at in range(0, 20, 4) for one in await page_of(world, of, at, len(found))]
+        found = await events(stored, of)
+        paged = [one for at in range(0, 20, 4) for one in await page_of(stored, of, at, len(found))]
         assert paged == found
-        assert await events(world, of, orderBy="ORDER_BY_DESC") == found[::-1]
-        answer = await world.ok("GET", f"/api/v1/windlass/{of}/events", params={"limit": 1})
+        assert await events(stored, of, orderBy="ORDER_BY_DESC") == found[::-1]
+        answer = await stored.ok("GET", f"/api/v1/windlass/{of}/events", params={"limit": 1})
         assert answer["pagination"]["total"] == len(found)
 
 
@@ -100,7 +102,9 @@ async def page_of(world: ApiWorld, of: str, offset: int, total: int) -> list[dic
 async def test_runs_say_when_they_waited_where_they_ran_and_why_they_ended(
     world: ApiWorld,
 ) -> None:
-    _, trial = await preempted_and_failed(world)
+    experiment, trial = await preempted_and_failed(world)
+    world.clock.advance(10)
+    await world.finish(await world.run_of(experiment))
     answer = await world.ok("GET", f"/api/v1/windlass/trials/{trial}/allocations")
     runs = answer["allocations"]
     assert [(one["runId"], one["outcome"], one["state"]) for one in runs] == [

@@ -6109,6 +6109,10 @@ export interface components {
             slots_needed: number;
             task_id: string;
         };
+        OneView: {
+            list: components["schemas"]["Table"];
+            name: string;
+        };
         OwnLogEntry: {
             id: number;
             level: components["schemas"]["LogLevel"];
@@ -17057,15 +17061,16 @@ export interface operations {
     };
     lists_remove_view: {
         parameters: {
-            query: {
-                list: components["schemas"]["Table"];
-                name: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OneView"];
+            };
+        };
         responses: {
             /** @description Success */
             200: {

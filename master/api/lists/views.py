@@ -54,7 +54,8 @@ class ViewsOf(Query):
     list: Table
 
 
-class OneView(ViewsOf):
+class OneView(Body):
+    list: Table
     name: Text
 
 
@@ -114,11 +115,9 @@ async def put_view(body: PutView, by: Caller, api: TheApi) -> Reply[Empty]:
 
 @router.delete("")
 @permit(Action.USE_SETTINGS, OWN)
-async def remove_view(
-    query: Annotated[OneView, fastapi.Query()], by: Caller, api: TheApi
-) -> Reply[Empty]:
+async def remove_view(body: OneView, by: Caller, api: TheApi) -> Reply[Empty]:
     """One of the caller's own."""
-    await api.services.saved_views.remove(query.list, query.name, by=by)
+    await api.services.saved_views.remove(body.list, body.name, by=by)
     return reply()
 
 

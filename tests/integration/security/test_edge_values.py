@@ -310,6 +310,7 @@ FULL: dict[str, dict[str, Any]] = {
     },
     "PATCH /api/v1/users/{user_id}": {"displayName": "d", "admin": False, "active": True},
     "PATCH /api/v1/users": {"activate": True, "userIds": [2], "filters": {"name": "n"}},
+    "DELETE /api/v1/windlass/views": {"list": "runs", "name": "n"},
     "PUT /api/v1/windlass/views": {
         "list": "runs",
         "name": "n",

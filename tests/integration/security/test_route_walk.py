@@ -553,6 +553,7 @@ BODIES: Mapping[str, Callable[[Populated], Any]] = {
     "POST /api/v1/users/{user_id}/password": lambda there: "Stolen-account-1",
     "POST /api/v1/users/setting": lambda there: {"settings": [{"key": "k", "value": "v"}]},
     "PUT /api/v1/windlass/views": lambda there: {"list": "runs", "name": "mine"},
+    "DELETE /api/v1/windlass/views": lambda there: {"list": "runs", "name": "none"},
     "POST /api/v1/users/activity": lambda there: {
         "activityType": "ACTIVITY_TYPE_GET",
         "entityType": "ENTITY_TYPE_PROJECT",
@@ -581,7 +582,7 @@ QUERIES = {
     "/api/v1/windlass/tasks/{task_id}/logs/search": "?text=line",
     _ALLOCATION + "/signals/preemption": "?timeoutSeconds=0",
     "/api/v1/windlass/experiments/{experiment_id}/code/find": "?text=x",
-    "/api/v1/windlass/views": "?list=runs&name=none",
+    "/api/v1/windlass/views": "?list=runs",
 }
 NAMES = [f"{method} {route.path_format}" for method, route in routes()]
 

@@ -25,6 +25,7 @@ from master.config_policies.service import ConfigPolicyService
 from master.core.actor import Actor
 from master.experiments.metadata import ExperimentMetadata
 from master.experiments.reports.service import ReportService
+from master.experiments.saved_views import SavedViews
 from master.experiments.service import ExperimentService
 from master.experiments.unmanaged import UnmanagedExperiments
 from master.jobs.service import JobService
@@ -49,6 +50,7 @@ SERVICES = (
         AccessTokens,
         AuthService,
         UserSettings,
+        SavedViews,
         ExperimentMetadata,
         ExperimentService,
         InteractiveService,
@@ -150,6 +152,10 @@ def _role(user: int) -> dict[str, Any]:
 
 
 BODIES: Bodies = {
+    **{
+        f"{method} /api/v1/windlass/views": lambda here: {"list": "runs", "name": "mine"}
+        for method in ("PUT", "DELETE")
+    },
     "PUT /api/v1/experiments/by-external-id/{external_experiment_id}": lambda here: UNMANAGED,
     "POST /api/v1/experiments": lambda here: {"config": SINGLE, "activate": False},
     "PATCH /api/v1/experiments/{experiment_id}": lambda here: {
@@ -318,6 +324,7 @@ async def test_the_service_is_told_who_does_it(
     }
     generic = await world.ok("POST", "/api/v1/generic-tasks", {"config": "entrypoint: 'true'"})
     await world.ok("POST", "/api/v1/templates/mine", {"config": {}})
+    await world.ok("PUT", "/api/v1/windlass/views", {"list": "runs", "name": "mine"})
     await world.ok("POST", "/api/v1/webhooks", WEBHOOK)
     await world.ok("POST", "/api/v1/groups", {"name": "team"})
     await world.ok("POST", "/api/v1/tokens", {})

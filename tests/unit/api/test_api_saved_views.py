@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -35,10 +34,10 @@ async def test_a_view_is_kept_as_it_was_written(world: ApiWorld) -> None:
     (view,) = (await world.ok("GET", f"{VIEWS}?list=experiments"))["views"]
     assert (view["filter"], view["columns"], view["archived"]) == ("lr < 1", None, False)
     assert await shown(world, "runs") == []
-    gone = urlencode({"list": "experiments", "name": "good ones"})
-    await world.ok("DELETE", f"{VIEWS}?{gone}")
+    gone = {"list": "experiments", "name": "good ones"}
+    await world.ok("DELETE", VIEWS, gone)
     assert await shown(world) == []
-    assert "good ones" in await world.refused(404, "DELETE", f"{VIEWS}?{gone}")
+    assert "good ones" in await world.refused(404, "DELETE", VIEWS, gone)
 
 
 async def test_a_view_is_shown_to_those_who_see_where_it_is_shared(world: ApiWorld) -> None:
@@ -54,8 +53,8 @@ async def test_a_view_is_shown_to_those_who_see_where_it_is_shared(world: ApiWor
         ("admin", "ours"),
         ("determined", "ours"),
     ]
-    gone = urlencode({"list": "experiments", "name": "all"})
-    await world.refused(404, "DELETE", f"{VIEWS}?{gone}", token=other)
+    gone = {"list": "experiments", "name": "all"}
+    await world.refused(404, "DELETE", VIEWS, gone, token=other)
 
 
 async def test_views_that_are_shared_with_a_project_go_with_it(world: ApiWorld) -> None:

@@ -6674,6 +6674,10 @@ export interface components {
             slots_needed: number;
             task_id: string;
         };
+        OneView: {
+            list: components["schemas"]["Table"];
+            name: string;
+        };
         /** @enum {string} */
         OutcomeKind: "finished" | "preempted" | "killed" | "failed" | "transient" | "withdrawn";
         OwnLogEntry: {
@@ -18374,15 +18378,16 @@ export interface operations {
     };
     lists_remove_view: {
         parameters: {
-            query: {
-                list: components["schemas"]["Table"];
-                name: string;
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OneView"];
+            };
+        };
         responses: {
             /** @description Success */
             200: {

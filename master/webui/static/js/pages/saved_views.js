@@ -78,7 +78,7 @@ export const ViewMenu = component(
       isMine &&
         Act({
           verb: "Delete view",
-          act: () => ok(api.DELETE("/api/v1/windlass/views", { params: { query: { list, name: view.name } } })),
+          act: () => ok(api.DELETE("/api/v1/windlass/views", { body: { list, name: view.name } })),
           done: () => {
             choose({ view: "" });
             refresh();

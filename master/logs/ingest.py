@@ -236,7 +236,11 @@ def _posted_rows(entries: Iterable[TaskLine], first_id: int) -> Iterable[Line]:
 
 def _delete_some(connection: Connection, task_id: str) -> int:
     some = select(LogEntry.id).where(LogEntry.task_id == task_id).limit(DELETE_ROWS)
-    connection.execute(delete(LogCount).where(LogCount.task_id == task_id))
+    # There are not more of them than lines, so that the last lines go with the last of them.
+    minutes = select(LogCount.minute).where(LogCount.task_id == task_id).limit(DELETE_ROWS)
+    connection.execute(
+        delete(LogCount).where(LogCount.task_id == task_id, LogCount.minute.in_(minutes))
+    )
     deleted = connection.execute(delete(LogEntry).where(LogEntry.id.in_(some))).rowcount
     if deleted < DELETE_ROWS:
         connection.execute(delete(LogOffset).where(LogOffset.task_id == task_id))

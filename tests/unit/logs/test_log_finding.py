@@ -176,12 +176,16 @@ async def test_what_came_since_is_found_by_the_order_of_storing() -> None:
             await logs.finding.around(of_t(), Around(id=99, before=0, after=0))
 
 
-async def test_a_deleted_log_has_no_lines_and_counts_anew() -> None:
-    lines = [TaskLine(task_id="t", timestamp=EPOCH, log="x")]
-    async with stored(lines * 3) as logs:
-        await logs.delete(["t"])
+async def test_a_deleted_log_has_no_lines_and_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("master.logs.ingest.DELETE_ROWS", 2)
+    monkeypatch.setattr("master.logs.store.DELETE_ROWS", 2)
+    lines = [
+        TaskLine(task_id="t", timestamp=EPOCH + timedelta(minutes=n), log="x") for n in range(5)
+    ]
+    async with stored(lines) as logs:
+        assert await logs.delete(["t"]) == 5
         assert (await logs.finding.histogram("t", 10)).total == 0
-        await logs.append(lines)
+        await logs.append(lines[:1])
         assert (await logs.finding.histogram("t", 10)).total == 1
 
 

@@ -124,6 +124,11 @@ SOURCES: Mapping[Table, Sequence[Source]] = {
     tables.UserSetting: (_of_user(),),
     tables.WorkspacePin: (_of_user(),),
     tables.ProjectVisit: (_of_user(),),
+    tables.SavedView: (
+        _of_user("owner_id"),
+        Source(Subject.WORKSPACES, "workspace_id", required=True),
+        Source(Subject.WORKSPACES, "project_id", tables.Project, required=True),
+    ),
     tables.UserGroup: (Source(Subject.GROUPS),),
     tables.UserGroupMember: (Source(Subject.GROUPS), _of_user()),
     tables.RoleAssignment: (
@@ -137,6 +142,7 @@ SOURCES: Mapping[Table, Sequence[Source]] = {
     tables.FleetLesson: (Source(Subject.FLEET),),
     tables.FleetBake: (Source(Subject.FLEET),),
     tables.FleetInstance: (Source(Subject.FLEET),),
+    tables.FleetDecision: (Source(Subject.FLEET),),
     tables.BatchLease: (Source(Subject.FLEET), Source(Subject.QUEUE)),
     tables.Cost: (Source(Subject.COSTS),),
 }
@@ -152,6 +158,7 @@ NOT_SHOWN: Mapping[Table, str] = {
     tables.Metric: "whatever reports them writes the row of their trial, too",
     tables.StorageBackend: "where checkpoints are",
     tables.JoinTokenUse: "whether a join token may be used again",
+    tables.FleetDecisionSubject: "written with its entry of the journal",
     tables.Port: "written with an allocation",
 }
 """Tables that tell nobody, and why."""

@@ -203,7 +203,7 @@ function useCloser({ metric, series }, experiment, part, isOver) {
   const [start, end] = part ? [Math.max(0, Math.floor(part.from)), Math.ceil(part.to)] : [0, 0];
   const ids = series.map((one) => one.trialId);
   const { data } = useLive(
-    `${metric} of ${ids.join()} from ${start} to ${end} ${isReduced}`,
+    `trials ${experiment}: ${metric} of ${ids.join()} from ${start} to ${end} ${isReduced}`,
     /** @returns {Promise<Closer | null>} */
     async (signal) => {
       if (!part || !isReduced) return null;

@@ -16,6 +16,7 @@ from master.experiments.lifecycle.state import Phase
 from master.experiments.live import LiveExperiment
 from master.experiments.queries.experiments import TrialRow
 from master.store.tables import Checkpoint, Metric
+from master.store.tables import Trial as TrialRecord
 
 
 class StoredRun(Protocol):
@@ -37,7 +38,9 @@ def state(row: TrialRow, live: LiveExperiment | None) -> TrialState:
     return run_state(row.trial, row.experiment_state, live)
 
 
-def run_state(trial: StoredRun, experiment_state: str, live: LiveExperiment | None) -> TrialState:
+def run_state(
+    trial: TrialRecord | StoredRun, experiment_state: str, live: LiveExperiment | None
+) -> TrialState:
     known = live.state.trials.get(trial.request_id) if live is not None else None
     phase = Phase(trial.state) if known is None else known.phase
     if phase is Phase.ACTIVE and trial.last_activity is not None:

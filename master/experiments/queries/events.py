@@ -134,7 +134,8 @@ class EventQueries:
             for part in parts
         ]
         # Of each part alone: the whole is not put together for that.
-        total = await self._store.read_one(select(sum(one.scalar_subquery() for one in counted)))
+        numbers: Any = sum(one.scalar_subquery() for one in counted)
+        total = await self._store.read_one(select(numbers))
         offset, limit = place(page, total or 0)
         order = (all_.c.at, all_.c.run, all_.c.kind, all_.c.ref)
         rows = await self._store.read(

@@ -50,6 +50,7 @@ OF_WORK = frozenset(
 """What users do with work of their own: only refusals are in the audit log."""
 SEARCHES = {
     Action.VIEW_ARTIFACTS,
+    Action.VIEW_CLUSTER,
     Action.VIEW_EXPERIMENTS,
     Action.VIEW_GROUPS,
     Action.VIEW_ROLES,

@@ -80,7 +80,8 @@ class Windows:
         newest = _newest(connection)
         total = self._counts.before(connection, task_id)
         backwards, narrow = replace(query, descending=True), newest - id_ <= MOST_NARROW
-        rows = self._page(connection, backwards, (id_ + 1, newest), limit, narrow=narrow)
+        ids = (min(id_, newest) + 1, newest)
+        rows = self._page(connection, backwards, ids, limit, narrow=narrow)
         return self._window(connection, task_id, rows, total, newest)
 
     def number(self, connection: Connection, task_id: str, position: Position) -> int:

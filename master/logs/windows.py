@@ -101,12 +101,15 @@ class Windows:
         last = self.number(connection, task_id, positions[-1]) if len(positions) > 1 else first
         if last - first == len(positions) - 1:
             return list(range(first, last + 1))
-        found = [first]
+        found, before = [first], self._counts.before_each(connection, task_id)
         for old, new in pairwise(positions):
-            if old[0] // MINUTE_US == new[0] // MINUTE_US:
+            minute = new[0] // MINUTE_US
+            if old[0] // MINUTE_US == minute:
                 found.append(found[-1] + count_between(connection, task_id, old, new))
             else:
-                found.append(self.number(connection, task_id, new))
+                start = (minute * MINUTE_US, -1)
+                earlier = before.get(minute, 0)  # none: deleted meanwhile
+                found.append(earlier + count_between(connection, task_id, start, new))
         return found
 
     def _window(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -108,6 +108,8 @@ class _Source:
     name: SQLColumnExpression[str]
     detail: SQLColumnExpression[str]
     newest: SQLColumnExpression[Any]
+    begins_id: ColumnElement[bool] = field(default_factory=false)
+    """Whether its id begins with the text."""
     joins: Sequence[tuple[Any, ColumnElement[bool]]] = ()
     seen: Conditions
 
@@ -132,13 +134,13 @@ class NameSearch:
         name = self._db.folded(source.name)
         match = case(
             (or_(name == part, source.has_id), Match.WHOLE.value),
-            (_begins(name, part), Match.BEGINS.value),
+            (or_(_begins(name, part), source.begins_id), Match.BEGINS.value),
             else_=Match.CONTAINS.value,
         )
         statement: Any = select(match, cast(source.id, String), source.name, source.detail)
         for table, on in source.joins:
             statement = statement.join(table, on)
-        fits = or_(self._db.contains(name, part), source.has_id)
+        fits = or_(self._db.contains(name, part), source.has_id, source.begins_id)
         statement = statement.where(fits, *source.seen).order_by(match, source.newest.desc())
 
         def named(match: str, id_: str, name: str, detail: str) -> Named:
@@ -209,7 +211,8 @@ def _sources(text: str, sight: Sight) -> list[_Source]:
         _Source(
             kind=NamedKind.TASK,
             id=_C.id,
-            has_id=_begins(_C.id, text.lower()),
+            has_id=_C.id == text.lower(),
+            begins_id=_begins(_C.id, text.lower()),
             name=_C.description,
             detail=_C.type,
             newest=_C.created_at,

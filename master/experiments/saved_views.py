@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 MAX_VIEWS = 500
 """Of one user."""
 MAX_SHOWN = 1_000
+"""One's own are always among them."""
 MAX_NAME_CHARS = 200
 
 _V, _U = tables.SavedView, tables.User
@@ -58,7 +59,7 @@ class SavedViews:
         self._queue = SerialQueue("saved views")
 
     async def views(self, table: Table, reader: int, visible: Visibility) -> list[ViewRow]:
-        """The reader's own, and those that are shared where the reader sees; by name."""
+        """The reader's own, and then those that are shared where the reader sees; each by name."""
         shared = [
             and_(_V.project_id.is_not(None), *project_visible(_V.project_id, visible)),
             and_(_V.workspace_id.is_not(None), *workspace_visible(_V.workspace_id, visible)),
@@ -67,7 +68,7 @@ class SavedViews:
             select(_V, _U.username)
             .join(_U, _U.id == _V.owner_id)
             .where(_V.list == table, or_(_V.owner_id == reader, *shared))
-            .order_by(_V.name, _V.owner_id)
+            .order_by(_V.owner_id != reader, _V.name, _V.owner_id)
             .limit(MAX_SHOWN),
             ViewRow,
         )

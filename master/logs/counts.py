@@ -44,7 +44,7 @@ class Span:
 
 
 class LineCounts:
-    """For one reading connection at a time, in any thread."""
+    """Readers share it, each with a connection of its own, in any thread."""
 
     def __init__(self, uncounted_to: int) -> None:
         self._uncounted_to = uncounted_to
@@ -76,6 +76,12 @@ class LineCounts:
         for minute, lines in counted:
             found[minute] += lines
         return [Minute(minute, found[minute]) for minute in sorted(found)]
+
+    def before_each(self, connection: Connection, task_id: str) -> Mapping[int, int]:
+        """Lines in earlier minutes, of each minute that has lines."""
+        minutes = self.by_minute(connection, task_id)
+        until = accumulate((lines for _, lines in minutes), initial=0)
+        return {minute: before for (minute, _), before in zip(minutes, until, strict=False)}
 
     def with_line(self, connection: Connection, task_id: str, line: int) -> Span | None:
         """Where the line with this number is, from 1 on; None: there are fewer."""

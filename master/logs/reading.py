@@ -36,7 +36,7 @@ def page_of(
     limit: int,
     narrow: bool,
 ) -> Select[LogEntry]:
-    """The next lines of one task with ids in the range `ids` (both ends included),.
+    """The next lines of one task with ids in the range `ids` (both ends included).
 
     `narrow`: the range is small and new. The lines are then found by id; SQLite would else walk the whole task.
     """

@@ -80,7 +80,8 @@ class Windows:
         newest = _newest(connection)
         total = self._counts.before(connection, task_id)
         backwards, narrow = replace(query, descending=True), newest - id_ <= MOST_NARROW
-        rows = self._page(connection, backwards, (id_ + 1, newest), limit, narrow=narrow)
+        ids = (min(id_, newest) + 1, newest)
+        rows = self._page(connection, backwards, ids, limit, narrow=narrow)
         return self._window(connection, task_id, rows, total, newest)
 
     def number(self, connection: Connection, task_id: str, position: Position) -> int:
@@ -100,12 +101,15 @@ class Windows:
         last = self.number(connection, task_id, positions[-1]) if len(positions) > 1 else first
         if last - first == len(positions) - 1:
             return list(range(first, last + 1))
-        found = [first]
+        found, before = [first], self._counts.before_each(connection, task_id)
         for old, new in pairwise(positions):
-            if old[0] // MINUTE_US == new[0] // MINUTE_US:
+            minute = new[0] // MINUTE_US
+            if old[0] // MINUTE_US == minute:
                 found.append(found[-1] + count_between(connection, task_id, old, new))
             else:
-                found.append(self.number(connection, task_id, new))
+                start = (minute * MINUTE_US, -1)
+                earlier = before.get(minute, 0)  # none: deleted meanwhile
+                found.append(earlier + count_between(connection, task_id, start, new))
         return found
 
     def _window(

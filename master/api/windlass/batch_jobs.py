@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fastapi import APIRouter
 from typing_extensions import TypedDict
@@ -80,19 +82,36 @@ async def batch_jobs(by: Caller, visible: Visible, api: TheApi) -> Reply[BatchJo
     hidden = await hidden_pools(api, by)
     views = [view for view in api.services.batch_jobs() if view.pool not in hidden]
     views.sort(key=lambda view: (view.created_at, view.name), reverse=True)
-    pools = {view.pool: api.services.cluster.queue(view.pool) for view in views}
+    pools = {pool: _work(api.services.cluster.queue(pool)) for pool in {v.pool for v in views}}
     return reply({"jobs": [_job(api, view, pools[view.pool], visible) for view in views]})
 
 
-def _job(
-    api: ApiContext, view: BatchJobView, queue: Sequence[QueueEntry], visible: Visibility
-) -> FleetBatchJob:
-    agents = frozenset(view.agents)
-    runs = [
-        entry
-        for entry in queue
-        if entry.allocation_id == view.allocation_id or not agents.isdisjoint(entry.placement)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Of a pool."""
+
+    by_id: Mapping[str, QueueEntry]
+    by_agent: Mapping[str, Sequence[QueueEntry]]
+
+    def of(self, view: BatchJobView) -> Sequence[QueueEntry]:
+        """The run that it was asked for, and those that use its nodes; each once."""
+        own = self.by_id.get(view.allocation_id)
+        found = [] if own is None else [own]
+        for agent in view.agents:
+            found += self.by_agent.get(agent, ())
+        return list({entry.allocation_id: entry for entry in found}.values())
+
+
+def _work(queue: Sequence[QueueEntry]) -> _Work:
+    by_agent: defaultdict[str, list[QueueEntry]] = defaultdict(list)
+    for entry in queue:
+        for agent in entry.placement:
+            by_agent[agent].append(entry)
+    return _Work({entry.allocation_id: entry for entry in queue}, by_agent)
+
+
+def _job(api: ApiContext, view: BatchJobView, work: _Work, visible: Visibility) -> FleetBatchJob:
+    runs = work.of(view)
     return {
         "name": view.name,
         "system": view.system,

@@ -25,6 +25,7 @@ from master.experiments.queries.experiments import ExperimentRow
 from master.experiments.queries.series import NotFinite, Point, Wanted
 from master.experiments.queries.trial_columns import MOST_TRIALS, AxisKind
 from master.experiments.reports.metrics import VALIDATION
+from master.parsing import in_parsing_thread
 from windlass.base.errors import InvalidArgument
 
 router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windlass"])
@@ -32,7 +33,7 @@ router = APIRouter(prefix="/api/v1/windlass", route_class=ApiRoute, tags=["windl
 MOST_SERIES, MOST_METRICS = 200, 24
 """Trials and metrics of one call."""
 DEFAULT_SERIES, DEFAULT_POINTS = 50, 200
-MOST_VALUES = 1_000_000
+MOST_VALUES = 250_000
 """Of all series of a reply: each has fewer points if there are many."""
 
 
@@ -125,6 +126,7 @@ async def trial_columns(
     )
     live, state = api.services.experiments.live(id), row.experiment.state
     trials = found.trials
+    values = await in_parsing_thread(finite, [column.values for column in found.columns])
     return reply(
         {
             "total": found.total,
@@ -138,8 +140,8 @@ async def trial_columns(
             "largest": [_float(trial.largest) for trial in trials],
             "last": finite([trial.last for trial in trials]),
             "hyperparameters": [
-                {"name": column.name, "kind": column.kind, "values": finite(column.values)}
-                for column in found.columns
+                {"name": column.name, "kind": column.kind, "values": its}
+                for column, its in zip(found.columns, values, strict=True)
             ],
             "hyperparametersTotal": found.hyperparameters,
         }
@@ -177,15 +179,9 @@ async def metric_series(
     points = max(4, min(query.points, MOST_VALUES // (max(1, len(ids)) * len(names))))
     metrics: list[MetricOfTrials] = []
     for metric, one in zip(names, wanted, strict=True):
-        found: dict[int, list[Point]] = {}
-        for point in await api.reads.series.points(ids, one, points):
-            found.setdefault(point.trial_id, []).append(point)
-        words = {each.trial_id: each for each in await api.reads.series.not_finite(ids, one)}
-        series = [
-            _series(trial, found.get(trial, ()), words.get(trial))
-            for trial in ids
-            if trial in found or trial in words
-        ]
+        found = await api.reads.series.points(ids, one, points)
+        words = await api.reads.series.not_finite(ids, one)
+        series = await in_parsing_thread(_all_series, ids, found, words)
         metrics.append({"metric": metric, "series": series})
     return reply({"trials": ids, "total": row.num_trials, "points": points, "metrics": metrics})
 
@@ -213,6 +209,21 @@ async def _trial_ids(
             f"trialIds: trial {foreign[0]} is not one of experiment {experiment_id}"
         )
     return ids
+
+
+def _all_series(
+    trials: Sequence[int], points: Sequence[Point], not_finite: Sequence[NotFinite]
+) -> list[TrialSeries]:
+    """In the order of the trials. Of many points: for a thread."""
+    found: dict[int, list[Point]] = {}
+    for point in points:
+        found.setdefault(point.trial_id, []).append(point)
+    words = {each.trial_id: each for each in not_finite}
+    return [
+        _series(trial, found.get(trial, ()), words.get(trial))
+        for trial in trials
+        if trial in found or trial in words
+    ]
 
 
 def _series(trial: int, points: Sequence[Point], words: NotFinite | None) -> TrialSeries:

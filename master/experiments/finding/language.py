@@ -238,14 +238,18 @@ class _Parser:
         try:
             value = literals.value(name.source, operator, token, self._reader)
             if name.source == STATE and operator not in _IF_NONE:
-                return self._state(str(value), operator)
+                return self._state(name.token, literals.states_with(str(value)), operator)
+        except InvalidFilter:
+            raise
         except InvalidArgument as error:
             raise _problem(token, error.message) from None
         return Condition(name.source, operator, value)
 
-    def _state(self, part: str, operator: Operator) -> Node:
-        """`~` on states means those whose name has the text in it."""
-        equal = [Condition(STATE, Operator.EQUAL, word) for word in literals.states_with(part)]
+    def _state(self, name: Token, words: Sequence[str], operator: Operator) -> Node:
+        """`~` on states means those whose name has the text in it: a condition for each."""
+        for _ in words[1:]:
+            self._count(name)
+        equal = [Condition(STATE, Operator.EQUAL, word) for word in words]
         node = _group(equal, any_of=True)
         return Not(node) if operator is Operator.NOT_CONTAINS else node
 

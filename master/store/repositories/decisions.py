@@ -23,6 +23,8 @@ from provisioner.journal.records import (
 
 KEPT_S = 90 * 86_400.0
 """An entry goes so long after it was last added to."""
+AT_ONCE = 1_000
+"""Ids in one query."""
 _D, _S, _T = FleetDecision, FleetDecisionSubject, Task
 _SORTS = {"last": _D.last_at}
 
@@ -77,9 +79,13 @@ class DecisionQueries:
         """Those of these jobs that may be named."""
         if visible.is_everything and visible.of_interactive.is_everything:
             return frozenset(job_ids)
-        known = _T.job_id.in_(sorted(job_ids))
-        shown = select(_T.job_id).where(known, *task_visible(_T.id, visible)).distinct()
-        return frozenset(await self._store.read(shown))
+        shown: set[str] = set()
+        ids = sorted(job_ids)
+        for start in range(0, len(ids), AT_ONCE):
+            here = _T.job_id.in_(ids[start : start + AT_ONCE])
+            known = (here, *task_visible(_T.id, visible))
+            shown.update(await self._store.read(select(_T.job_id).where(*known).distinct()))
+        return frozenset(shown)
 
     async def remove_old(self, now: float) -> None:
         unit = UnitOfWork()

@@ -53,6 +53,7 @@ async def test_a_part_of_a_log_is_named_in_four_ways(world: ApiWorld, url: str) 
     then = "2026-01-01T00:03:30Z"
     assert await numbers(world, f"{url}/window?time={then}&{around}") == [3, 4, 5, 6]
     assert await numbers(world, f"{url}/window?since={id_}") == [9, 10]
+    assert await numbers(world, f"{url}/window?since={2**63 - 1}") == []
     only = "rankIds=1&levels=LOG_LEVEL_INFO"
     assert await numbers(world, f"{url}/window?line=6&before=2&after=2&{only}") == [3, 5, 9]
     await world.refused(400, "GET", f"{url}/window?line=1&since=2")

@@ -49,9 +49,9 @@ async def test_a_view_is_shown_to_those_who_see_where_it_is_shared(world: ApiWor
     assert await shown(world, token=other) == [("admin", "all"), ("admin", "ours")]
     await world.ok("PUT", VIEWS, {**VIEW, "name": "ours"}, token=other)
     assert await shown(world, token=other) == [
+        ("determined", "ours"),
         ("admin", "all"),
         ("admin", "ours"),
-        ("determined", "ours"),
     ]
     gone = {"list": "experiments", "name": "all"}
     await world.refused(404, "DELETE", VIEWS, gone, token=other)

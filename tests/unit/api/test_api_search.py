@@ -34,6 +34,9 @@ async def test_everything_is_found_by_its_name(world: ApiWorld, tmp_path: Path) 
     notebook = known["notebook"][0]
     (task,) = (await world.ok("GET", f"{URL}?q={notebook[:8]}"))["found"]
     assert (task["kind"], task["id"], task["detail"]) == ("task", notebook, "NOTEBOOK")
+    begins = notebook[:4]
+    await world.ok("POST", "/api/v1/users", {"user": {"username": begins, "active": True}})
+    assert [kind for kind, _ in await found(world, begins)] == ["user", "task"]
     by_id = (await world.ok("GET", f"{URL}?q={known['experiment'][0]}"))["found"]
     assert {"experiment", "trial", "project", "workspace"} <= {one["kind"] for one in by_id}
     assert await found(world, "no such thing") == []

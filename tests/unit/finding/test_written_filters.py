@@ -104,6 +104,7 @@ def test_runs_have_words_of_their_own() -> None:
         ('"" = 1', (0, 2), "a name has 1 to"),
         ("not " * 40 + "a = 1", (128, 131), "more than 32"),
         ("x " * 201, (400, 401), "more than 200 conditions"),
+        ('state ~ "" ' * 200, (143, 148), "more than 200 conditions"),
         ("a\0", (1, 2), "NUL"),
         ("x" * (MAX_CHARS + 1), (MAX_CHARS, MAX_CHARS + 1), "at most"),
     ],

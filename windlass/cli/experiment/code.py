@@ -52,7 +52,7 @@ def find_in_code(
     found = Histories(client_for(ctx)).find_in_code(experiment_id, text, ignore_case=ignore_case)
     out.show(HITS, found["hits"])
     if found["total"] > len(found["hits"]):
-        notice(f"These are the first {len(found['hits'])} of {found['total']} lines")
+        notice(f"These are {len(found['hits'])} of {found['total']} lines: give more of the line")
 
 
 HITS = Table(Column("File", "path"), Column("Line", "line"), Column("Text", "text", below="text"))

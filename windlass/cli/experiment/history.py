@@ -41,7 +41,7 @@ def allocations(ctx: typer.Context, trial_id: TrialId, out: TableOptions) -> Non
 @of_trials.command()
 @with_groups
 def profile(ctx: typer.Context, trial_id: TrialId, out: TableOptions) -> None:
-    """Show how busy the machines and GPUs of a trial were, and which GPUs did nothing."""
+    """Show how busy the machines and GPUs of a trial were, and which GPUs did almost nothing."""
     found = Histories(client_for(ctx)).trial_profile(trial_id)
     out.show(PROFILE, found["series"])
     if out.as_json:
@@ -52,7 +52,7 @@ def profile(ctx: typer.Context, trial_id: TrialId, out: TableOptions) -> None:
         )
     for gpu in found["idleGpus"]:
         notice(
-            f"GPU {gpu['gpuUuid']} of {gpu['agentId']} did nothing in the last ten minutes measured"
+            f"GPU {gpu['gpuUuid']} of {gpu['agentId']} was used {gpu['percent']:.1f} % in the last ten minutes measured"
         )
 
 

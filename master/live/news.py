@@ -84,6 +84,25 @@ class NewsReader:
         return news
 
 
+def each_place_once(news: Iterable[News]) -> Iterator[News]:
+    """Of each topic one for each place and owner: thousands of runs of one search are one to those who follow it."""
+    told: set[tuple[Topic, object]] = set()
+    for one in news:
+        place = _asked_of(one.target)
+        topics = [topic for topic in one.topics if (topic, place) not in told]
+        told.update((topic, place) for topic in topics)
+        if topics:
+            yield News(topics, one.target)
+
+
+def _asked_of(target: Target | None) -> object:
+    """What rules about topics ask of it: who may see a run of an experiment may see its other ones."""
+    if target is None:
+        return None
+    of_experiment = target.experiment_id is not None
+    return target.kind, target.owner_id, target.workspace_id, target.shows, of_experiment
+
+
 def _topics_of_experiment(id_: int) -> list[Topic]:
     return [Topic("experiments"), Topic("experiment", id_), Topic("trials", id_)]
 

@@ -11,11 +11,13 @@ from sqlalchemy import func, select
 from master.auth.actions import Target
 from master.auth.ownership import OwnershipQueries
 from master.core.jobs import JobType
+from master.live.topics import Topic
 from master.store import tables
 from master.store.store import Store
 
 AT_ONCE = 500
 """Ids in one query."""
+_OF_AN_EXPERIMENT = frozenset({"experiment", "trials"})
 K = TypeVar("K", int, str)
 _E, _T, _K, _P, _N = (
     tables.Experiment,
@@ -60,16 +62,6 @@ class Places:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._owners = OwnershipQueries(store)
-
-    async def experiment(self, experiment_id: int) -> Target:
-        """Raises NotFound, as the next two."""
-        return await self._owners.experiment(experiment_id)
-
-    async def trial(self, trial_id: int) -> Target:
-        return await self._owners.trial(trial_id)
-
-    async def task(self, task_id: str) -> Target:
-        return await self._owners.task(task_id)
 
     async def experiments(self, ids: Collection[int]) -> Mapping[int, Target]:
         found: dict[int, Target] = {}
@@ -122,6 +114,24 @@ class Places:
             )
             for row in await self._store.read(statement, _Task):
                 found[row.id] = TaskPlace(await self._target(row), row.trial_id)
+        return found
+
+    async def find(self, topics: Collection[Topic]) -> Mapping[Topic, Target]:
+        """Of topics that are about one experiment, trial or task."""
+        experiments = await self.experiments(
+            {int(id_) for name, id_ in topics if name in _OF_AN_EXPERIMENT and id_}
+        )
+        trials = await self.trials({int(id_) for name, id_ in topics if name == "trial" and id_})
+        tasks = await self.tasks({str(id_) for name, id_ in topics if name == "task"})
+        found: dict[Topic, Target] = {}
+        for topic in topics:
+            match topic:
+                case ("experiment" | "trials", int(id_)) if id_ in experiments:
+                    found[topic] = experiments[id_]
+                case ("trial", int(id_)) if id_ in trials:
+                    found[topic] = trials[id_]
+                case ("task", str(id_)) if id_ in tasks:
+                    found[topic] = tasks[id_].target
         return found
 
     async def _target(self, row: _Task) -> Target:

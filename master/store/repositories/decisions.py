@@ -23,6 +23,8 @@ from provisioner.journal.records import (
 
 KEPT_S = 90 * 86_400.0
 """An entry goes so long after it was last added to."""
+IDS_AT_ONCE = 500
+"""In one query: a page of entries may name a hundred thousand jobs."""
 _D, _S, _T = FleetDecision, FleetDecisionSubject, Task
 _SORTS = {"last": _D.last_at}
 
@@ -77,9 +79,12 @@ class DecisionQueries:
         """Those of these jobs that may be named."""
         if visible.is_everything and visible.of_interactive.is_everything:
             return frozenset(job_ids)
-        known = _T.job_id.in_(sorted(job_ids))
-        shown = select(_T.job_id).where(known, *task_visible(_T.id, visible)).distinct()
-        return frozenset(await self._store.read(shown))
+        ordered, found = sorted(job_ids), set[str]()
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            known = _T.job_id.in_(ordered[start : start + IDS_AT_ONCE])
+            shown = select(_T.job_id).where(known, *task_visible(_T.id, visible)).distinct()
+            found.update(await self._store.read(shown))
+        return frozenset(found)
 
     async def remove_old(self, now: float) -> None:
         unit = UnitOfWork()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from master.auth.actions import CLUSTER, Target
 from master.live.places import Places
@@ -67,20 +67,19 @@ class NewsReader:
     async def _trials(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = _numbers(touched)
         found = await self._places.trials(ids)
-        return (News(_topics_of_trial(id_, found.get(id_)), found.get(id_)) for id_ in ids)
+        return (one for id_ in ids for one in _of_trial(id_, found.get(id_)))
 
     async def _tasks(self, touched: Iterable[int | str]) -> Sequence[News]:
         ids = [str(id_) for id_ in touched]
         found = await self._places.tasks(ids)
-        news = []
+        news: list[News] = []
         for id_ in ids:
             target, trial_id = found.get(id_, (None, None))
-            topics = [Topic("task", id_)]
-            if trial_id is not None:
-                topics += _topics_of_trial(trial_id, target)
-            elif target is not None and target.experiment_id is None:
-                topics.append(Topic("tasks"))
+            is_interactive = target is not None and target.experiment_id is None
+            topics = [Topic("task", id_), *([Topic("tasks")] if is_interactive else [])]
             news.append(News(topics, target))
+            if trial_id is not None:
+                news += _of_trial(trial_id, target)
         return news
 
 
@@ -107,11 +106,13 @@ def _topics_of_experiment(id_: int) -> list[Topic]:
     return [Topic("experiments"), Topic("experiment", id_), Topic("trials", id_)]
 
 
-def _topics_of_trial(id_: int, target: Target | None) -> list[Topic]:
-    topics = [Topic("trial", id_)]
-    if target is not None and target.experiment_id is not None:
-        topics += _topics_of_experiment(target.experiment_id)
-    return topics
+def _of_trial(id_: int, target: Target | None) -> Iterator[News]:
+    yield News([Topic("trial", id_)], target)
+    if target is not None and (of := target.experiment_id) is not None:
+        # Its experiment may be seen by some who may not see trials.
+        yield News(
+            _topics_of_experiment(of), replace(target, kind="experiment", id=of, task_id=None)
+        )
 
 
 def _by_itself(touch: Touch) -> Iterator[News]:

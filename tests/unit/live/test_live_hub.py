@@ -32,7 +32,7 @@ from master.live.client import (
     LiveClient,
 )
 from master.live.hub import LiveHub
-from master.live.news import News, each_place_once
+from master.live.news import News, NewsReader, each_place_once
 from master.live.places import Places
 from master.live.topics import Topic, parse_topic
 from master.store import tables
@@ -575,6 +575,25 @@ async def test_who_loses_a_right_while_the_store_is_read_is_told_nothing(
     await hub_world.hub.step()
     assert read_all(page) == []
     assert page.closed is not None
+
+
+async def test_news_of_a_trial_are_news_of_its_experiment_for_who_may_see_that_alone(
+    hub_world: World,
+) -> None:
+    unit = UnitOfWork()
+    unit.insert(tables.Experiment, {**experiment(7), "project_id": 11})
+    unit.insert(tables.Trial, {**trial(9), "experiment_id": 7})
+    await hub_world.store.commit(unit)
+    reader = NewsReader(Places(hub_world.store))
+    news = await reader.read([Touch(Subject.TRIAL, 9)], {"experiment", "trial"})
+    told = {topic: one.target for one in news for topic in one.topics}
+    kinds = {str(topic): target and str(target) for topic, target in told.items()}
+    assert kinds == {
+        "trial 9": "trial 9",
+        "experiments": "experiment 7",
+        "experiment 7": "experiment 7",
+        "trials 7": "experiment 7",
+    }
 
 
 def test_runs_of_one_experiment_are_one_piece_of_news_to_who_follows_it() -> None:

@@ -41,6 +41,8 @@ LOOK_AGAIN_EVERY_S = 15.0
 """Logins expire, and tasks end, without a word."""
 LOOKS_AT_ONCE = 50
 """Clients whose rights are asked before others on the event loop have their turn: some milliseconds."""
+TELLS_AT_ONCE = 200
+"""Things that were changed, the same: thousands of trials are paused in one moment."""
 MAX_CLIENTS = 10_000
 MAX_OF_ONE_USER = 200
 """Each open page is one."""
@@ -134,8 +136,11 @@ class LiveHub:
         try:
             await self._look_at_all()
             followed = {topic.name for topic in self._followers}
-            for one in each_place_once(await self._reader.read(touches, followed)):
+            news = each_place_once(await self._reader.read(touches, followed))
+            for number, one in enumerate(news, 1):
                 self._tell(one)
+                if number % TELLS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             await self._tell_moved(touches)
         except Exception:
             self._touched |= touches

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from master.auth.actions import CLUSTER, Target
-from master.live.places import Places
+from master.live.places import Places, TaskPlace
 from master.live.topics import OWN_TOPIC, Topic
 from master.store.touches import Subject, Touch
 
@@ -44,20 +45,20 @@ class NewsReader:
     def __init__(self, places: Places) -> None:
         self._places = places
 
-    async def read(self, touches: Collection[Touch], followed: Set[str]) -> Sequence[News]:
+    async def read(self, touches: Collection[Touch], followed: Set[str]) -> Iterator[News]:
         """`followed`: names of topics. What only others would be told is not looked up."""
-        news = [one for touch in touches for one in _by_itself(touch)]
+        parts: list[Iterator[News]] = [chain.from_iterable(map(_by_itself, touches))]
         ids: dict[Subject, set[int | str]] = {}
         for touch in touches:
             if touch.key is not None:
                 ids.setdefault(touch.subject, set()).add(touch.key)
         if not followed.isdisjoint(_OF_EXPERIMENTS):
-            news += await self._experiments(ids.get(Subject.EXPERIMENT, ()))
+            parts.append(await self._experiments(ids.get(Subject.EXPERIMENT, ())))
         if not followed.isdisjoint(_OF_TRIALS):
-            news += await self._trials(ids.get(Subject.TRIAL, ()))
+            parts.append(await self._trials(ids.get(Subject.TRIAL, ())))
         if not followed.isdisjoint(_OF_TASKS):
-            news += await self._tasks(ids.get(Subject.TASK, ()))
-        return news
+            parts.append(await self._tasks(ids.get(Subject.TASK, ())))
+        return chain.from_iterable(parts)
 
     async def _experiments(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = _numbers(touched)
@@ -69,18 +70,10 @@ class NewsReader:
         found = await self._places.trials(ids)
         return (one for id_ in ids for one in _of_trial(id_, found.get(id_)))
 
-    async def _tasks(self, touched: Iterable[int | str]) -> Sequence[News]:
+    async def _tasks(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = [str(id_) for id_ in touched]
         found = await self._places.tasks(ids)
-        news: list[News] = []
-        for id_ in ids:
-            target, trial_id = found.get(id_, (None, None))
-            is_interactive = target is not None and target.experiment_id is None
-            topics = [Topic("task", id_), *([Topic("tasks")] if is_interactive else [])]
-            news.append(News(topics, target))
-            if trial_id is not None:
-                news += _of_trial(trial_id, target)
-        return news
+        return (one for id_ in ids for one in _of_task(id_, found.get(id_)))
 
 
 def each_place_once(news: Iterable[News]) -> Iterator[News]:
@@ -113,6 +106,14 @@ def _of_trial(id_: int, target: Target | None) -> Iterator[News]:
         yield News(
             _topics_of_experiment(of), replace(target, kind="experiment", id=of, task_id=None)
         )
+
+
+def _of_task(id_: str, place: TaskPlace | None) -> Iterator[News]:
+    target, trial_id = place or (None, None)
+    is_interactive = target is not None and target.experiment_id is None
+    yield News([Topic("task", id_), *([Topic("tasks")] if is_interactive else [])], target)
+    if trial_id is not None:
+        yield from _of_trial(trial_id, target)
 
 
 def _by_itself(touch: Touch) -> Iterator[News]:

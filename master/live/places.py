@@ -17,7 +17,6 @@ from master.store.store import Store
 
 AT_ONCE = 500
 """Ids in one query."""
-_OF_AN_EXPERIMENT = frozenset({"experiment", "trials"})
 K = TypeVar("K", int, str)
 _E, _T, _K, _P, _N = (
     tables.Experiment,
@@ -118,21 +117,19 @@ class Places:
 
     async def find(self, topics: Collection[Topic]) -> Mapping[Topic, Target]:
         """Of topics that are about one experiment, trial or task."""
-        experiments = await self.experiments(
-            {int(id_) for name, id_ in topics if name in _OF_AN_EXPERIMENT and id_}
-        )
-        trials = await self.trials({int(id_) for name, id_ in topics if name == "trial" and id_})
-        tasks = await self.tasks({str(id_) for name, id_ in topics if name == "task"})
-        found: dict[Topic, Target] = {}
+        experiments = await self.experiments(_numbers(topics, "experiment", "trials"))
+        trials = await self.trials(_numbers(topics, "trial"))
+        tasks = await self.tasks({str(topic.id) for topic in topics if topic.name == "task"})
+        found: dict[Topic, Target | None] = {}
         for topic in topics:
-            match topic:
-                case ("experiment" | "trials", int(id_)) if id_ in experiments:
-                    found[topic] = experiments[id_]
-                case ("trial", int(id_)) if id_ in trials:
-                    found[topic] = trials[id_]
-                case ("task", str(id_)) if id_ in tasks:
-                    found[topic] = tasks[id_].target
-        return found
+            match topic.name:
+                case "experiment" | "trials":
+                    found[topic] = experiments.get(int(topic.id or 0))
+                case "trial":
+                    found[topic] = trials.get(int(topic.id or 0))
+                case "task" if (place := tasks.get(str(topic.id))) is not None:
+                    found[topic] = place.target
+        return {topic: target for topic, target in found.items() if target is not None}
 
     async def _target(self, row: _Task) -> Target:
         target = Target(
@@ -146,6 +143,10 @@ class Places:
         if row.type != JobType.TENSORBOARD:
             return target
         return replace(target, shows=await self._owners.workspaces_shown(row.id))
+
+
+def _numbers(topics: Collection[Topic], *names: str) -> set[int]:
+    return {int(topic.id or 0) for topic in topics if topic.name in names}
 
 
 def _parts(ids: Collection[K]) -> Iterator[Sequence[K]]:

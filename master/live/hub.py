@@ -18,7 +18,7 @@ from master.auth.permissions import allowed, denial
 from master.auth.principal import Principal
 from master.auth.rights import Rights
 from master.live.client import POLICY_VIOLATION, SESSION_OVER, LiveClient
-from master.live.news import News, NewsReader
+from master.live.news import News, NewsReader, each_place_once
 from master.live.places import Places
 from master.live.topics import Topic, action_for
 from master.store.store import Store
@@ -41,6 +41,8 @@ LOOK_AGAIN_EVERY_S = 15.0
 """Logins expire, and tasks end, without a word."""
 LOOKS_AT_ONCE = 50
 """Clients whose rights are asked before others on the event loop have their turn: some milliseconds."""
+TELLS_AT_ONCE = 200
+"""Things that were changed, the same: thousands of trials are paused in one moment."""
 MAX_CLIENTS = 10_000
 MAX_OF_ONE_USER = 200
 """Each open page is one."""
@@ -107,6 +109,7 @@ class LiveHub:
         self._followers.setdefault(topic, {})[client] = number
         try:
             target = topic.target or await self._find(topic)
+            self._look(client, self._rights.version)
             action = action_for(topic, target)
             if not allowed(client.principal, action, target):
                 raise denial(client.principal, action, target)
@@ -133,8 +136,11 @@ class LiveHub:
         try:
             await self._look_at_all()
             followed = {topic.name for topic in self._followers}
-            for one in await self._reader.read(touches, followed):
+            news = each_place_once(await self._reader.read(touches, followed))
+            for number, one in enumerate(news, 1):
                 self._tell(one)
+                if number % TELLS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             await self._tell_moved(touches)
         except Exception:
             self._touched |= touches
@@ -154,13 +160,16 @@ class LiveHub:
             if not followers:
                 continue
             places = [news.target] if news.target is not None else []
-            if topic.id is not None:
-                old = self._targets.get(topic)
+            if topic.target is None:
+                old = self._targets.pop(topic, None)
                 places += [old] if old is not None and old != news.target else []
                 if news.target is not None:
                     self._targets[topic] = news.target
             for client, number in tuple(followers.items()):
-                if not client.has_news(number) and _may_know(client.principal, topic, places):
+                if client.has_news(number):
+                    continue
+                self._look(client, self._rights.version)
+                if _may_know(client.principal, topic, places):
                     client.tell(number)
 
     async def _tell_moved(self, touches: Iterable[Touch]) -> None:
@@ -172,25 +181,23 @@ class LiveHub:
         }
         if not left:
             return
-        for topic, target in tuple(self._targets.items()):
-            if target.workspace_id in left or not left.isdisjoint(target.shows or ()):
-                try:
-                    now: Target | None = await self._find(topic)
-                except NotFound:
-                    now = None
+        there = {
+            topic: target
+            for topic, target in self._targets.items()
+            if not left.isdisjoint((target.workspace_id, *(target.shows or ())))
+        }
+        found = await self._places.find(there)
+        for topic, target in there.items():
+            now = found.get(topic)
+            if now is None or _place(now) != _place(target):
                 self._tell(News([topic], now))
 
     async def _find(self, topic: Topic) -> Target:
         """Raises NotFound."""
-        match topic:
-            case ("experiment" | "trials", int(id_)):
-                return await self._places.experiment(id_)
-            case ("trial", int(id_)):
-                return await self._places.trial(id_)
-            case ("task", str(id_)):
-                return await self._places.task(id_)
-            case _:
-                raise NotFound("topic", str(topic))
+        found = await self._places.find([topic])
+        if topic not in found:
+            raise NotFound("experiment" if topic.name == "trials" else topic.name, topic.id or "")
+        return found[topic]
 
     # Who may see what
 
@@ -225,6 +232,10 @@ class LiveHub:
         if not _grant_the_same(client.principal, before):
             for number in client.topics:
                 client.tell(number)
+
+
+def _place(target: Target) -> tuple[int | None, frozenset[int] | None]:
+    return target.workspace_id, target.shows
 
 
 def _may_know(principal: Principal, topic: Topic, places: Iterable[Target]) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from master.auth.actions import CLUSTER, Target
-from master.live.places import Places
+from master.live.places import Places, TaskPlace
 from master.live.topics import OWN_TOPIC, Topic
 from master.store.touches import Subject, Touch
 
@@ -44,20 +45,20 @@ class NewsReader:
     def __init__(self, places: Places) -> None:
         self._places = places
 
-    async def read(self, touches: Collection[Touch], followed: Set[str]) -> Sequence[News]:
+    async def read(self, touches: Collection[Touch], followed: Set[str]) -> Iterator[News]:
         """`followed`: names of topics. What only others would be told is not looked up."""
-        news = [one for touch in touches for one in _by_itself(touch)]
+        parts: list[Iterator[News]] = [chain.from_iterable(map(_by_itself, touches))]
         ids: dict[Subject, set[int | str]] = {}
         for touch in touches:
             if touch.key is not None:
                 ids.setdefault(touch.subject, set()).add(touch.key)
         if not followed.isdisjoint(_OF_EXPERIMENTS):
-            news += await self._experiments(ids.get(Subject.EXPERIMENT, ()))
+            parts.append(await self._experiments(ids.get(Subject.EXPERIMENT, ())))
         if not followed.isdisjoint(_OF_TRIALS):
-            news += await self._trials(ids.get(Subject.TRIAL, ()))
+            parts.append(await self._trials(ids.get(Subject.TRIAL, ())))
         if not followed.isdisjoint(_OF_TASKS):
-            news += await self._tasks(ids.get(Subject.TASK, ()))
-        return news
+            parts.append(await self._tasks(ids.get(Subject.TASK, ())))
+        return chain.from_iterable(parts)
 
     async def _experiments(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = _numbers(touched)
@@ -67,32 +68,52 @@ class NewsReader:
     async def _trials(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = _numbers(touched)
         found = await self._places.trials(ids)
-        return (News(_topics_of_trial(id_, found.get(id_)), found.get(id_)) for id_ in ids)
+        return (one for id_ in ids for one in _of_trial(id_, found.get(id_)))
 
-    async def _tasks(self, touched: Iterable[int | str]) -> Sequence[News]:
+    async def _tasks(self, touched: Iterable[int | str]) -> Iterator[News]:
         ids = [str(id_) for id_ in touched]
         found = await self._places.tasks(ids)
-        news = []
-        for id_ in ids:
-            target, trial_id = found.get(id_, (None, None))
-            topics = [Topic("task", id_)]
-            if trial_id is not None:
-                topics += _topics_of_trial(trial_id, target)
-            elif target is not None and target.experiment_id is None:
-                topics.append(Topic("tasks"))
-            news.append(News(topics, target))
-        return news
+        return (one for id_ in ids for one in _of_task(id_, found.get(id_)))
+
+
+def each_place_once(news: Iterable[News]) -> Iterator[News]:
+    """Of each topic one for each place and owner: thousands of runs of one search are one to those who follow it."""
+    told: set[tuple[Topic, object]] = set()
+    for one in news:
+        place = _asked_of(one.target)
+        topics = [topic for topic in one.topics if (topic, place) not in told]
+        told.update((topic, place) for topic in topics)
+        if topics:
+            yield News(topics, one.target)
+
+
+def _asked_of(target: Target | None) -> object:
+    """What rules about topics ask of it: who may see a run of an experiment may see its other ones."""
+    if target is None:
+        return None
+    of_experiment = target.experiment_id is not None
+    return target.kind, target.owner_id, target.workspace_id, target.shows, of_experiment
 
 
 def _topics_of_experiment(id_: int) -> list[Topic]:
     return [Topic("experiments"), Topic("experiment", id_), Topic("trials", id_)]
 
 
-def _topics_of_trial(id_: int, target: Target | None) -> list[Topic]:
-    topics = [Topic("trial", id_)]
-    if target is not None and target.experiment_id is not None:
-        topics += _topics_of_experiment(target.experiment_id)
-    return topics
+def _of_trial(id_: int, target: Target | None) -> Iterator[News]:
+    yield News([Topic("trial", id_)], target)
+    if target is not None and (of := target.experiment_id) is not None:
+        # Its experiment may be seen by some who may not see trials.
+        yield News(
+            _topics_of_experiment(of), replace(target, kind="experiment", id=of, task_id=None)
+        )
+
+
+def _of_task(id_: str, place: TaskPlace | None) -> Iterator[News]:
+    target, trial_id = place or (None, None)
+    is_interactive = target is not None and target.experiment_id is None
+    yield News([Topic("task", id_), *([Topic("tasks")] if is_interactive else [])], target)
+    if trial_id is not None:
+        yield from _of_trial(trial_id, target)
 
 
 def _by_itself(touch: Touch) -> Iterator[News]:

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from master.auth.actions import Target
 from master.auth.ownership import OwnershipQueries
 from master.core.jobs import JobType
+from master.live.topics import Topic
 from master.store import tables
 from master.store.store import Store
 
@@ -60,16 +61,6 @@ class Places:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._owners = OwnershipQueries(store)
-
-    async def experiment(self, experiment_id: int) -> Target:
-        """Raises NotFound, as the next two."""
-        return await self._owners.experiment(experiment_id)
-
-    async def trial(self, trial_id: int) -> Target:
-        return await self._owners.trial(trial_id)
-
-    async def task(self, task_id: str) -> Target:
-        return await self._owners.task(task_id)
 
     async def experiments(self, ids: Collection[int]) -> Mapping[int, Target]:
         found: dict[int, Target] = {}
@@ -124,6 +115,22 @@ class Places:
                 found[row.id] = TaskPlace(await self._target(row), row.trial_id)
         return found
 
+    async def find(self, topics: Collection[Topic]) -> Mapping[Topic, Target]:
+        """Of topics that are about one experiment, trial or task."""
+        experiments = await self.experiments(_numbers(topics, "experiment", "trials"))
+        trials = await self.trials(_numbers(topics, "trial"))
+        tasks = await self.tasks({str(topic.id) for topic in topics if topic.name == "task"})
+        found: dict[Topic, Target | None] = {}
+        for topic in topics:
+            match topic.name:
+                case "experiment" | "trials":
+                    found[topic] = experiments.get(int(topic.id or 0))
+                case "trial":
+                    found[topic] = trials.get(int(topic.id or 0))
+                case "task" if (place := tasks.get(str(topic.id))) is not None:
+                    found[topic] = place.target
+        return {topic: target for topic, target in found.items() if target is not None}
+
     async def _target(self, row: _Task) -> Target:
         target = Target(
             kind="task",
@@ -136,6 +143,10 @@ class Places:
         if row.type != JobType.TENSORBOARD:
             return target
         return replace(target, shows=await self._owners.workspaces_shown(row.id))
+
+
+def _numbers(topics: Collection[Topic], *names: str) -> set[int]:
+    return {int(topic.id or 0) for topic in topics if topic.name in names}
 
 
 def _parts(ids: Collection[K]) -> Iterator[Sequence[K]]:

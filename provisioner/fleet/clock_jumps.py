@@ -21,6 +21,7 @@ _INSTANCE_TIMES = (
     *("lost_since", "moving_since", "replacement_at"),
 )
 _BAKE_TIMES = ("created_at", "installed_at", "ended_at", "next_try_at", "nothing_left_at")
+_DECISION_TIMES = ("first_at", "last_at", "written_at")
 _STOP_TIMES = ("since", "until", "ready_at")
 _T = TypeVar("_T")
 
@@ -39,6 +40,7 @@ def shifted(state: FleetState, by_s: float) -> FleetState:
         bakes={
             id_: x if x.is_over else _moved(x, _BAKE_TIMES, by_s) for id_, x in state.bakes.items()
         },
+        decisions={id_: _moved(x, _DECISION_TIMES, by_s) for id_, x in state.decisions.items()},
         memory=replace(memory, blocks=blocks),
         ledger=replace(state.ledger, first_launch_at=None if first is None else first + by_s),
         ended_lost=tuple(at + by_s for at in state.ended_lost),

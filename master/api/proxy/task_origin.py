@@ -32,15 +32,20 @@ class TaskOrigin:
         self._origin = origin
         self._master_url = master_url
         parts = urlsplit(origin)
-        self._host = parts.netloc.lower().removesuffix(_PORTS[parts.scheme])
+        self._port = _PORTS[parts.scheme]
+        self._host = self._plain(parts.netloc)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif host_in(scope).lower() == self._host:
+        elif self._plain(host_in(scope)) == self._host:
             await self._of_tasks(scope, receive, send)
         else:
             await self._of_master(scope, receive, send)
+
+    def _plain(self, host: str) -> str:
+        """Without the port that goes without saying: browsers leave it out, some proxies add it."""
+        return host.lower().removesuffix(self._port)
 
     async def _of_tasks(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Services, and the way in; nothing of the master's."""

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
+from master.core.visibility import Visibility
 from master.store import tables
+from master.store.repositories import decisions as repository
 from master.store.unit_of_work import UnitOfWork
 from provisioner.journal.records import Alternative, DecisionKind
 from provisioner.leases.job_views import BatchJobView, JobPurpose, JobStage
@@ -122,6 +125,20 @@ async def test_nothing_is_told_of_pools_and_jobs_that_one_may_not_see(world: Api
     await keep_default_pool(world, mine)
     assert await ids(world, token=other) == []
     assert await ids(world, token=mine) == ["d"]
+
+
+async def test_jobs_of_a_page_are_looked_up_in_parts(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [await world.create() for _ in range(3)]
+    jobs = {
+        (await world.ok("GET", f"/api/v1/experiments/{id_}"))["experiment"]["jobId"] for id_ in ids
+    }
+    monkeypatch.setattr(repository, "IDS_AT_ONCE", 2)
+    reads = repository.DecisionQueries(world.services.store)
+    here, elsewhere = Visibility(frozenset({1})), Visibility(frozenset({2}))
+    assert await reads.visible_jobs({*jobs, "gone"}, here) == jobs
+    assert await reads.visible_jobs(jobs, elsewhere) == set()
 
 
 async def test_a_batch_job_names_the_work_that_one_may_see(world: ApiWorld) -> None:

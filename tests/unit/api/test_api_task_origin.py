@@ -62,6 +62,12 @@ async def test_the_origin_of_tasks_has_nothing_of_the_master(world: ApiWorld, pa
     assert "only pages of tasks" in answer.text
 
 
+async def test_a_port_that_a_proxy_adds_changes_no_origin(world: ApiWorld) -> None:
+    answer = await ask(world, f"{TASKS}/det/", cookie=world.token, Host="tasks.example:80")
+    assert answer.status_code == 404
+    assert "only pages of tasks" in answer.text
+
+
 async def test_a_browser_reaches_no_service_at_the_master_and_a_program_does(
     world: ApiWorld,
 ) -> None:

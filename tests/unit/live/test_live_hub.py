@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -32,6 +32,7 @@ from master.live.client import (
     LiveClient,
 )
 from master.live.hub import LiveHub
+from master.live.news import News, NewsReader, each_place_once
 from master.live.places import Places
 from master.live.topics import Topic, parse_topic
 from master.store import tables
@@ -530,6 +531,80 @@ async def test_what_cannot_be_looked_up_now_is_told_later(
     monkeypatch.setattr(Places, "experiments", plain)
     await hub_world.hub.step()
     assert read_all(page) == [{"news": {"1": 1}}]
+
+
+async def test_what_stays_where_it_is_has_no_news_when_another_leaves(hub_world: World) -> None:
+    page = page_of(hub_world)
+    statement: Any = delete(tables.Experiment)
+    unit = UnitOfWork()
+    unit.insert(tables.Experiment, *({**experiment(n), "project_id": 11} for n in (1, 2)))
+    await hub_world.store.commit(unit)
+    await hub_world.hub.step()
+    for number in (1, 2):
+        await hub_world.hub.follow(page, number, Topic("experiment", number))
+    read_all(page)
+    unit = UnitOfWork()
+    unit.execute(statement.where(tables.Experiment.id == 2))
+    await hub_world.store.commit(unit)
+    await hub_world.hub.step()
+    assert read_all(page) == [{"news": {"2": 1}}]
+    unit = UnitOfWork()
+    unit.update(tables.Project, {"id": 11}, {"workspace_id": 2})
+    await hub_world.store.commit(unit)
+    await hub_world.hub.step()
+    assert read_all(page, PACE_S) == [{"news": {"1": 1}}]
+
+
+async def test_who_loses_a_right_while_the_store_is_read_is_told_nothing(
+    hub_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, plain = page_of(hub_world), Places.experiments
+    unit = UnitOfWork()
+    unit.insert(tables.Experiment, *({**experiment(n), "project_id": 11} for n in (1, 2)))
+    await hub_world.store.commit(unit)
+    await hub_world.hub.follow(page, 1, Topic("experiment", 1))
+    read_all(page)
+
+    async def read(self: Places, ids: Collection[int]) -> Mapping[int, Target]:
+        found = await plain(self, ids)
+        await hub_world.permit(hub_world.people[0], None)
+        return found
+
+    monkeypatch.setattr(Places, "experiments", read)
+    hub_world.hub.note([Touch(Subject.EXPERIMENT, 1)])
+    await hub_world.hub.step()
+    assert read_all(page) == []
+    assert page.closed is not None
+
+
+async def test_news_of_a_trial_are_news_of_its_experiment_for_who_may_see_that_alone(
+    hub_world: World,
+) -> None:
+    unit = UnitOfWork()
+    unit.insert(tables.Experiment, {**experiment(7), "project_id": 11})
+    unit.insert(tables.Trial, {**trial(9), "experiment_id": 7})
+    await hub_world.store.commit(unit)
+    reader = NewsReader(Places(hub_world.store))
+    news = await reader.read([Touch(Subject.TRIAL, 9)], {"experiment", "trial"})
+    told = {topic: one.target for one in news for topic in one.topics}
+    kinds = {str(topic): target and str(target) for topic, target in told.items()}
+    assert kinds == {
+        "trial 9": "trial 9",
+        "experiments": "experiment 7",
+        "experiment 7": "experiment 7",
+        "trials 7": "experiment 7",
+    }
+
+
+def test_runs_of_one_experiment_are_one_piece_of_news_to_who_follows_it() -> None:
+    places = [
+        Target(kind="trial", id=n, owner_id=1, workspace_id=place, experiment_id=7)
+        for n, place in enumerate((1, 1, 2))
+    ]
+    news = [News([Topic("trial", int(one.id)), Topic("trials", 7)], one) for one in places]
+    told = [(topic, one.target) for one in each_place_once(news) for topic in one.topics]
+    assert [target for topic, target in told if topic.name == "trials"] == [places[0], places[2]]
+    assert [topic.id for topic, _ in told if topic.name == "trial"] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

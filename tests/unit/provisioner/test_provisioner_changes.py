@@ -17,7 +17,9 @@ from provisioner.fleet.instances import InstanceRecord, StoppedTime
 from provisioner.fleet.intents import IntentRecord
 from provisioner.fleet.state import FleetState
 from provisioner.images.records import BakeRecord
+from provisioner.journal.records import Decision
 from provisioner.types import Market, PoolSettings
+from tests.fakes.decisions import a_decision
 from tests.fakes.fleet_world import FleetWorld, a_gang, an_offer
 from tests.fakes.virtual_time import LoopClock, run
 
@@ -154,7 +156,7 @@ def all_times_at(kind: type[Any], at: float, **more: Any) -> Any:
 
 
 def test_a_jump_moves_every_time_of_every_record() -> None:
-    def at(seconds: float) -> tuple[IntentRecord, InstanceRecord, BakeRecord]:
+    def at(seconds: float) -> tuple[IntentRecord, InstanceRecord, BakeRecord, Decision]:
         known: dict[str, Any] = {"id": "i", "pool": "gpu", "offer": OFFER}
         return (
             all_times_at(IntentRecord, seconds, **known, token="t", generation=1, claims=((),)),
@@ -167,19 +169,24 @@ def test_a_jump_moves_every_time_of_every_record() -> None:
                 stops=(all_times_at(StoppedTime, seconds),),
             ),
             all_times_at(BakeRecord, seconds, **known, name="n", image_key="k", by="b"),
+            a_decision("i", at=seconds),
         )
 
-    def state(intent: IntentRecord, instance: InstanceRecord, bake: BakeRecord) -> FleetState:
+    def state(
+        intent: IntentRecord, instance: InstanceRecord, bake: BakeRecord, decision: Decision
+    ) -> FleetState:
         return FleetState(
             cluster_id="c",
             generation=1,
             intents={"i": intent},
             instances={"i": instance},
             bakes={"i": bake},
+            decisions={"i": decision},
         )
 
     moved = shifted(state(*at(10_000.0)), -3600.0)
-    assert (moved.intents["i"], moved.instances["i"], moved.bakes["i"]) == at(6_400.0)
+    found = (moved.intents["i"], moved.instances["i"], moved.bakes["i"], moved.decisions["i"])
+    assert found == at(6_400.0)
 
 
 def test_a_clock_that_does_not_jump_changes_nothing() -> None:

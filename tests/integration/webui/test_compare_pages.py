@@ -114,7 +114,15 @@ async def test_metrics_and_curves_are_beside_each_other(
     await expect(best.locator("tbody th")).to_have_text(sorted(told))
     await expect(best).to_contain_text("NaN")
     await expect(page.get_by_role("figure").filter(has_text="validation.loss")).to_be_visible()
-    await page.goto(page.url.replace("runs=1", "experiments=999"))
+    other = await served.world.create(SINGLE.replace("name: tiny", "name: other"))
+    second = served.world.trial_id(other)
+    await served.world.report(second, "validation", 10, loss=0.5)
+    await visitor.open(f"compare?experiments=1,{other}&tab=curves")
+    chart = page.get_by_role("figure").filter(has_text="validation.loss")
+    await chart.get_by_text("Numbers", exact=True).click()
+    for id_ in (1, second):
+        await expect(chart.get_by_role("link", name=f"trial {id_}", exact=True)).to_be_visible()
+    await visitor.open("compare?experiments=999")
     await expect(page.get_by_role("alert")).to_contain_text("experiment '999' not found")
     assert all("404" in one for one in visitor.complaints)
     visitor.complaints.clear()
@@ -191,7 +199,7 @@ async def booked(served: ServedWorld) -> float:
 async def test_costs_by_day_are_those_of_the_ledger(served: ServedWorld, visitor: Visit) -> None:
     total = await booked(served)
     page = await visitor.open("costs?by=day&month=2026-11")
-    bars = page.get_by_role("img", name="2026-11-01: $4.00")
+    bars = page.get_by_role("img", name="USD by day")
     await expect(bars.locator("g")).to_have_count(3)
     days = page.get_by_role("grid", name="Costs")
     await expect(days).to_contain_text("2026-11-03")
@@ -201,6 +209,9 @@ async def test_costs_by_day_are_those_of_the_ledger(served: ServedWorld, visitor
     assert "2026-11-01: Idle $1.00 of $4.00" in titles
     await page.get_by_label("Divide days by").select_option("user")
     await expect(page.locator("figure")).to_contain_text("(nobody)")
+    figure = page.get_by_role("figure")
+    await figure.get_by_text("Numbers", exact=True).click()
+    await expect(figure.get_by_role("row").nth(1)).to_contain_text("2026-11-01")
     parts = await bars.locator("title").all_text_contents()
     assert "2026-11-03: determined $4.50 of $4.50" in parts
     await expect(page.locator("main")).to_contain_text("det fleet costs --by day --month 2026-11")

@@ -115,6 +115,19 @@ async def test_the_log_goes_to_a_line_and_to_a_time(visitor: Visit, task: str) -
     await shown(page, f"step {LINES}: loss 0.25")
 
 
+async def test_a_log_that_could_not_be_read_is_asked_for_again(visitor: Visit, task: str) -> None:
+    page = visitor.page
+    windows = "**/logs/window*"
+    await page.route(windows, lambda route: route.abort())
+    await visitor.open(f"tasks/{task}/logs")
+    problem = page.locator("main").get_by_role("alert")
+    await expect(problem).to_contain_text("The master does not answer")
+    await page.unroute(windows)
+    await expect(problem).to_have_count(0, timeout=30_000)
+    await shown(page, f"step {LINES}: loss 0.25")
+    visitor.complaints.clear()
+
+
 async def test_lines_of_any_kind_are_text(served: ServedWorld, visitor: Visit, task: str) -> None:
     page = await visitor.open(f"tasks/{task}/logs")
     await shown(page, f"step {LINES}: loss 0.25")

@@ -1,4 +1,4 @@
-"""Every command of ours that a page shows exists, with the options that it is given."""
+"""Every command of ours that a page of the documents or of the web UI shows exists, with its options."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+from master.webui.assets import STATIC
 from windlass.cli.groups import Unloaded, load_operator_commands
 from windlass.cli.main import DetGroup, app
 
@@ -24,6 +25,8 @@ PAGES = [
 ]
 _BLOCK = re.compile(r"^```(?:bash|sh|console|)\n(.*?)^```", re.S | re.M)
 _INLINE = re.compile(r"`((?:det|windlass) [^`]+)`")
+_SHOWN = re.compile(r"""[`"'](det [^`"']+)[`"']""")
+"""In JavaScript."""
 _ENDS = ";|&<>"
 """Of a command in a line."""
 
@@ -116,6 +119,19 @@ def test_the_commands_of_the_page_can_be_typed(page: Path, root: Any) -> None:
     for text in commands(page):
         if why := problem(root, text):
             told.append(f"{text}: {why}")
+    assert told == []
+
+
+def test_the_commands_of_the_web_ui_can_be_typed(root: Any) -> None:
+    told, count = [], 0
+    for module in sorted((STATIC / "js").rglob("*.js")):
+        for text in _SHOWN.findall(module.read_text(encoding="utf-8")):
+            line = re.sub(r"\$\{kind\.det\}", "command", text)
+            line = re.sub(r"\$\{[^}]*\}?", "VALUE", line)
+            count += 1
+            if why := problem(root, line):
+                told.append(f"{module.name}: {text}: {why}")
+    assert count > 50
     assert told == []
 
 

@@ -16,7 +16,7 @@ BY_A_VALUE = {
     ("js/pages/token_table.js", "${topic}"): ("user ${userId}", "me", "logins"),
     ("js/pages/checkpoints.js", "${kind} ${id}"): ("experiment ${id}", "trial ${id}"),
     ("js/pages/events.js", "${kind} ${id}"): ("experiment ${id}", "trial ${id}"),
-    ("js/pages/metrics.js", "${topic}"): ("trial ${id}", "trials ${id}"),
+    ("js/pages/metrics.js", "${topic}"): ("trial ${id}", "trials ${id}", "me"),
 }
 """Topics that follow from a value, by page."""
 

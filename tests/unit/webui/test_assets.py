@@ -20,10 +20,39 @@ ASSETS = read_assets()
 MODULES = [name for name in ASSETS.files if name.endswith(".js")]
 OWN = [name for name in MODULES if name.startswith("js/")]
 MOST_LINES = 300
+ROOT = Path(__file__).parents[3]
 
 
 def text_of(name: str) -> str:
     return ASSETS.files[name].content.decode()
+
+
+def routes() -> list[str]:
+    return re.findall(r'route\("([^"]*)"', text_of("js/routes.js"))
+
+
+def test_every_page_is_a_part_of_the_navigation_and_found_by_the_palette() -> None:
+    """All but those that need an id: they are found by the name of what they show."""
+    places = text_of("js/places.js")
+    begins = set(re.findall(r'"([\w-]+)"', " ".join(re.findall(r"begins: \[[^\]]*\]", places))))
+    of_a_person = {"", "settings"}
+    assert {route.partition("/")[0] for route in routes()} - begins == of_a_person
+    named = {path.partition("?")[0] for path in re.findall(r'path: "([^"]+)"', places)}
+    others = {"", "fleet", "admin/users", "compare"}
+    """Other addresses of what is named, and one that shows nothing of itself."""
+    alone = {re.sub(r"/:\w+\?$", "", route) for route in routes()}
+    assert {route for route in alone if ":" not in route} - named == others
+
+
+def test_keys_are_listed_as_in_the_documents() -> None:
+    """Ctrl+K and those of pages apart."""
+    listed = text_of("js/widgets/key_help.js").partition("const KEYS")[2].partition("\n];")[0]
+    shown = {key for keys in re.findall(r'\["([^"]+)"', listed) for key in re.split(r"[ ,]+", keys)}
+    table = (ROOT / "docs/web-ui.md").read_text().partition("## Keys")[2].partition("\n\nIn a")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+    single = {key for key in told if len(key) == 1}
+    assert single == {key for key in shown if len(key) == 1}
 
 
 def test_every_import_names_a_file_of_ours() -> None:

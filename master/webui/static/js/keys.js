@@ -16,7 +16,8 @@ export function bind(keys) {
 
 /** @param {EventTarget | null} target */
 function takesText(target) {
-  return target instanceof Element && target.closest("input, textarea, select, dialog, [contenteditable]") !== null;
+  const fields = "input:not([type=checkbox]), textarea, select, dialog, [contenteditable]";
+  return target instanceof Element && target.closest(fields) !== null;
 }
 
 /** @param {KeyboardEvent} event */

@@ -114,12 +114,12 @@ export function useLive(topic, read, { everyMs = EVERY_MS, isOver = () => false 
 }
 
 /**
- * Tabs do not all come back in the same moment when a master does.
+ * Until one asks again. Tabs do not all come back in the same moment when a master does.
  *
  * @param {number} failures
  * @param {number} everyMs
  */
-function pause(failures, everyMs) {
+export function pause(failures, everyMs) {
   const usual = document.hidden ? Math.max(everyMs, HIDDEN_MS) : everyMs;
   return failures ? Math.min(LONGEST_MS, usual * 2 ** failures) * (0.2 + 0.8 * Math.random()) : usual;
 }

@@ -9,10 +9,10 @@ export const PLACES = [
     title: "Experiments",
     path: "experiments",
     key: "g e",
-    begins: ["experiments", "projects", "trials", "compare", "new"],
+    begins: ["experiments", "runs", "projects", "trials", "compare", "new"],
   },
   { title: "Queue", path: "queue", key: "g q", begins: ["queue", "jobs"] },
-  { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents"] },
+  { title: "Cluster", path: "clusters", key: "g c", begins: ["clusters", "agents", "resourcepool"] },
   {
     title: "Tasks",
     path: "tasks",
@@ -28,7 +28,11 @@ export const PLACES = [
 /** Further pages that have no parameter. @type {{ title: string, path: string }[]} */
 export const FURTHER = [
   { title: "New experiment", path: "new" },
+  { title: "Runs", path: "runs" },
   { title: "Offers of machines", path: "fleet/offers" },
+  { title: "Decisions about machines", path: "fleet/decisions" },
+  { title: "What if", path: "fleet/plan" },
+  { title: "Batch jobs", path: "fleet/batch-jobs" },
   { title: "Costs and budgets", path: "costs" },
   { title: "Costs by day", path: "costs?by=day" },
   { title: "Historical usage", path: "clusters/historical-usage" },

@@ -159,7 +159,6 @@ const Actions = component(
   ({ some, workspace, done }) => {
     const may = useRights();
     const [one, ...more] = some;
-    const target = { ...(workspace === undefined ? {} : { workspace }), anybody: true };
     if (!one) return h("span", { class: "note" }, "Select checkpoints to download, register or delete them.");
     const isOne = more.length === 0;
     const them = isOne ? `checkpoint ${one.uuid}` : count(some.length, "checkpoint");
@@ -175,7 +174,8 @@ const Actions = component(
           ),
           Register({ key: "register", checkpoint: one, workspace }),
         ],
-      may("UPDATE_EXPERIMENT", target) &&
+      // Of a trial the workspace is not known here: the master decides.
+      (workspace === undefined || may("UPDATE_EXPERIMENT", { workspace, anybody: true })) &&
         Act({
           verb: "Delete",
           of: them,

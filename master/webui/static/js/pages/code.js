@@ -8,6 +8,7 @@ import { address, choose, href } from "../router.js";
 import { Act } from "../widgets/act.js";
 import { CodeView } from "../widgets/code_view.js";
 import { Command } from "../widgets/command.js";
+import { save } from "../widgets/download.js";
 import { pending } from "../widgets/page.js";
 import { Tree } from "../widgets/tree.js";
 import { Typed } from "../widgets/typed.js";
@@ -135,7 +136,7 @@ const File = component(
         Act({
           verb: "Download",
           of: file.path,
-          act: async () => save(await contentOf(experiment, path), file.name, "application/octet-stream"),
+          act: async () => save(file.name, new Blob([await contentOf(experiment, path)])),
         }),
       ),
       isShown
@@ -178,19 +179,10 @@ async function downloadAll(experiment) {
   const { b64Tgz } = await ok(
     api.GET("/api/v1/experiments/{experiment_id}/model_def", { params: { path: { experiment_id: experiment } } }),
   );
-  save(bytesOf(b64Tgz), `experiment-${experiment}.tar.gz`, "application/gzip");
+  save(`experiment-${experiment}.tar.gz`, new Blob([bytesOf(b64Tgz)]));
 }
 
 /** @param {string} base64 */
 function bytesOf(base64) {
   return Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
-}
-
-/** @param {Uint8Array<ArrayBuffer>} content @param {string} name @param {string} type */
-function save(content, name, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([content], { type }));
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }

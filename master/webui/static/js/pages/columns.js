@@ -4,7 +4,7 @@ import { api, number, ok } from "../api.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { ranksOf } from "../statistics.js";
-import { isWithin, scaleOf } from "../widgets/scale.js";
+import { isWithin, scaleOf, wordOf } from "../widgets/scale.js";
 
 /** @typedef {import("../store.js").Schemas["TrialColumnsReply"]} Columns */
 /** @typedef {import("../widgets/parallel.js").Axis} Axis */
@@ -89,10 +89,17 @@ export function rowsWithin(axes, ranges, rows) {
 export function rangesOf(text) {
   try {
     const found = Object.entries(JSON.parse(text ?? "{}"));
-    return Object.fromEntries(found.filter(([, range]) => Array.isArray(range) && range.length > 0));
+    return Object.fromEntries(found.filter(([, range]) => isRange(range)));
   } catch {
     return {};
   }
+}
+
+/** Two numbers, or words as `wordOf` makes them. Raises SyntaxError. @param {unknown} range */
+function isRange(range) {
+  if (!Array.isArray(range) || !range.length) return false;
+  if (range.length === 2 && range.every((one) => typeof one === "number")) return true;
+  return range.every((one) => typeof one === "string" && wordOf(JSON.parse(one)) === one);
 }
 
 /** The trials within the ranges, with what is drawn of them. @param {View} view @param {Axis[]} drawn */

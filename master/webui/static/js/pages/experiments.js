@@ -161,7 +161,6 @@ export default component(
     useEffect(
       () =>
         bind({
-          f: () => document.getElementById("filter")?.focus(),
           e: chooseColumns,
           Escape: () => setSelected(new Set()),
         }),

@@ -1,17 +1,16 @@
 // What would be bought now, and for work that nobody has submitted: `fleet/plan`.
 
 import { ApiError, api, ok } from "../api.js";
-import { count, duration } from "../format.js";
+import { count } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
-import { usd } from "../money.js";
 import { useRights } from "../rights.js";
 import { address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { pending } from "../widgets/page.js";
-import { ShortTable } from "../widgets/short_table.js";
 import { Typed } from "../widgets/typed.js";
 import { FleetPage } from "./fleet_tabs.js";
+import { Launches, fateOf, runsOf } from "./plan_parts.js";
 import { WeighedOffers } from "./weighed_offers.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
@@ -130,27 +129,9 @@ const Answer = component(
   /** @param {{ plan: Schemas["PlanReply"], isAsked: boolean }} props */
   ({ plan, isAsked }) =>
     group(
-      plan.asked.map((one, at) => h("p", { key: at }, h("strong", null, `${runs(one)}: ${fate(one)}.`))),
+      plan.asked.map((one, at) => h("p", { key: at }, h("strong", null, `${runsOf(one)}: ${fateOf(one)}.`))),
       h("h2", null, "Would be launched"),
-      ShortTable({
-        label: "Launches",
-        rows: plan.launches.map((launch, at) => ({ ...launch, at })),
-        rowKey: (one) => one.at,
-        columns: [
-          { title: "Offer", cell: (one) => one.offer },
-          { title: "Pool", cell: (one) => one.pool },
-          { title: "Machines", isNumber: true, cell: (one) => one.machines },
-          { title: "Slots", isNumber: true, hint: "Of all these machines", cell: (one) => one.slots },
-          { title: "USD/h", isNumber: true, hint: "Of all these machines", cell: (one) => usd(one.usdPerHour, 2) },
-          { title: "Ready in", isNumber: true, cell: (one) => duration(one.readyInS) },
-          {
-            title: "For",
-            cell: (one) => (one.runs ? count(one.runs, "run") : "the pool's minimum"),
-          },
-        ],
-        empty: "Nothing would be launched now.",
-      }),
-      plan.launches.length > 0 && h("p", null, `Together ${usd(plan.usdPerHour, 2)} per hour.`),
+      Launches({ plan }),
       plan.waiting.length > 0 &&
         group(
           h("h2", null, "Would wait"),
@@ -164,26 +145,10 @@ const Answer = component(
         ),
       plan.considered.map((one, at) =>
         group(
-          h("h2", { key: at }, `Weighed for ${runs(one)}${one.asks ? ` that ask for ${one.asks}` : ""}`),
+          h("h2", { key: at }, `Weighed for ${runsOf(one)}${one.asks ? ` that ask for ${one.asks}` : ""}`),
           WeighedOffers({ offers: one.offers }),
         ),
       ),
       isAsked && !plan.considered.length && h("p", { class: "note" }, "No offers were weighed."),
     ),
 );
-
-/** @param {{ runs: number, slots: number, pool: string }} one */
-function runs(one) {
-  return `${count(one.runs, "run")} of ${count(one.slots, "slot")} in pool ${one.pool}`;
-}
-
-/** @param {Schemas["AskedRuns"]} one */
-function fate(one) {
-  if (one.outcome === "starts") return "would start on free slots";
-  if (one.outcome === "launches") return "machines would be launched";
-  const why = `would wait: ${one.reason?.text ?? "nobody knows for how long"}`;
-  const back = one.fallBack;
-  return back
-    ? `${why}; after ${duration(back.afterS)} it would go to pool ${back.pool}, which ${back.outcome} it`
-    : why;
-}

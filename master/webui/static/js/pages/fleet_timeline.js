@@ -9,7 +9,7 @@ import { address, choose, go, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { Table } from "../widgets/table.js";
-import { Timeline } from "../widgets/timeline.js";
+import { Timeline, colourName } from "../widgets/timeline.js";
 import { listed } from "../widgets/windows.js";
 import { FleetPage } from "./fleet_tabs.js";
 
@@ -180,8 +180,8 @@ const Drawn = component(
         Object.entries(KINDS).map(([kind, { title, look, hint }]) =>
           h("li", { key: kind, title: hint }, `${title}: ${LOOKS[look]}`),
         ),
-        markets.map((market, at) =>
-          h("li", { key: market }, `${["blue", "orange", "green", "pink"][at % 4]}: ${market.replaceAll("_", "-")}`),
+        markets.map((market) =>
+          h("li", { key: market }, `${colourName(markets, market)}: ${market.replaceAll("_", "-")}`),
         ),
       ),
       Timeline({

@@ -92,7 +92,12 @@ export default component(
           tools: Typed({
             value: wanted.text,
             onChange: (text) => choose({ search: text }),
-            attributes: { type: "search", placeholder: "Search in the log", "aria-label": "Search in the log" },
+            attributes: {
+              id: "filter",
+              type: "search",
+              placeholder: "Search in the log (f)",
+              "aria-label": "Search in the log",
+            },
           }),
         }),
         Command({ text: "det master logs --follow" }),

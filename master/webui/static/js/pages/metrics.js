@@ -33,10 +33,42 @@ export function metricsOf(trials) {
   return [...found].sort();
 }
 
+/** @typedef {{ metrics: string[], points: number, start?: number, end?: number }} Asked */
+
+/** @param {Trial[]} trials */
+function topicOf(trials) {
+  if (trials.length === 1) return `trial ${trials[0]?.id}`;
+  return [...new Set(trials.map((trial) => `trials ${trial.experimentId}`))].join(" + ") || "me";
+}
+
+/**
+ * Curves of trials: the master has those of one experiment together.
+ *
+ * @param {Trial[]} trials
+ * @param {Asked} asked
+ * @param {AbortSignal} signal
+ * @returns {Promise<MetricOfTrials[]>} in the order of the metrics
+ */
+async function seriesOf(trials, asked, signal) {
+  if (!trials.length || !asked.metrics.length) return [];
+  const experiments = [...new Set(trials.map((trial) => trial.experimentId))];
+  const found = await Promise.all(
+    experiments.map((id) => {
+      const trialIds = trials.flatMap((trial) => (trial.experimentId === id ? [trial.id] : [])).sort((a, b) => a - b);
+      const params = { path: { id }, query: { ...asked, trialIds } };
+      return ok(api.GET("/api/v1/windlass/experiments/{id}/metric-series", { params, signal }));
+    }),
+  );
+  return asked.metrics.map((metric) => ({
+    metric,
+    series: found.flatMap(({ metrics }) => metrics.find((one) => one.metric === metric)?.series ?? []),
+  }));
+}
+
 export const MetricCharts = component(
   /**
    * @param {object} props
-   * @param {Trial[]} props.trials of one experiment
+   * @param {Trial[]} props.trials of any experiments
    * @param {number | null} [props.best]
    * @param {boolean} props.isOver
    * @param {string} [props.only] this metric, and nothing to choose
@@ -47,20 +79,10 @@ export const MetricCharts = component(
     const chosen = only ? [only] : namesOf(query.get("metrics"));
     const shown = known.filter((metric) => !chosen.length || chosen.includes(metric)).slice(0, MOST_METRICS);
     const ids = trials.map((trial) => trial.id).sort((a, b) => a - b);
-    const topic = ids.length === 1 ? `trial ${ids[0]}` : `trials ${trials[0]?.experimentId ?? 0}`;
+    const topic = topicOf(trials);
     const { data, error, refresh } = useLive(
       `${topic}: metrics ${ids.join()} ${shown.join()}`,
-      async (signal) => {
-        const experiment = trials[0]?.experimentId;
-        if (!shown.length || experiment === undefined) return { metrics: [] };
-        const asked = { trialIds: ids, metrics: shown, points: POINTS };
-        return ok(
-          api.GET("/api/v1/windlass/experiments/{id}/metric-series", {
-            params: { path: { id: experiment }, query: asked },
-            signal,
-          }),
-        );
-      },
+      (signal) => seriesOf(trials, { metrics: shown, points: POINTS }, signal),
       { isOver: () => isOver },
     );
     if (!known.length)
@@ -84,9 +106,7 @@ export const MetricCharts = component(
       h(
         "div",
         { class: "charts" },
-        data?.metrics.map((metric) =>
-          MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options, isOver }),
-        ),
+        data?.map((metric) => MetricChart({ key: metric.metric, metric, best: best ?? null, trials, options, isOver })),
       ),
     );
   },
@@ -157,14 +177,13 @@ const MetricChart = component(
    * @param {boolean} props.isOver
    */
   ({ metric, best, trials, options: { axis, isLog, smoothing }, isOver }) => {
-    const experiment = trials[0]?.experimentId;
     const [part, setPart] = useState(/** @type {import("../widgets/chart.js").Part | null} */ (null));
-    const closer = useCloser(metric, experiment ?? 0, axis === "steps" ? part : null, isOver);
+    const closer = useCloser(metric, trials, axis === "steps" ? part : null, isOver);
     const series = metric.series.map((one) => ({
       label: `trial ${one.trialId}`,
       ...along(merged(one, closer), axis),
       isBest: one.trialId === best,
-      href: trials.length > 1 ? href(`experiments/${experiment}/trials/${one.trialId}`) : undefined,
+      href: trials.length > 1 ? href(`trials/${one.trialId}`) : undefined,
     }));
     const diverged = metric.series.filter((one) => one.notFinite !== null);
     const marks = diverged
@@ -194,23 +213,23 @@ const MetricChart = component(
  * Points of the part in sight, if those of the whole have been reduced.
  *
  * @param {MetricOfTrials} metric
- * @param {number} experiment
+ * @param {Trial[]} trials
  * @param {import("../widgets/chart.js").Part | null} part
  * @param {boolean} isOver
  */
-function useCloser({ metric, series }, experiment, part, isOver) {
+function useCloser({ metric, series }, trials, part, isOver) {
   const isReduced = series.some((one) => one.steps.length >= POINTS / 2);
   const [start, end] = part ? [Math.max(0, Math.floor(part.from)), Math.ceil(part.to)] : [0, 0];
-  const ids = series.map((one) => one.trialId);
+  const ids = new Set(series.map((one) => one.trialId));
+  const shown = trials.filter((trial) => ids.has(trial.id));
+  const topic = topicOf(trials);
   const { data } = useLive(
-    `trials ${experiment}: ${metric} of ${ids.join()} from ${start} to ${end} ${isReduced}`,
+    `${topic}: ${metric} of ${[...ids].join()} from ${start} to ${end} ${isReduced}`,
     /** @returns {Promise<Closer | null>} */
     async (signal) => {
       if (!part || !isReduced) return null;
-      const query = { trialIds: ids, metrics: [metric], points: POINTS, start, end };
-      const call = { params: { path: { id: experiment }, query }, signal };
-      const found = await ok(api.GET("/api/v1/windlass/experiments/{id}/metric-series", call));
-      return { start, end, series: found.metrics[0]?.series ?? [] };
+      const [found] = await seriesOf(shown, { metrics: [metric], points: POINTS, start, end }, signal);
+      return { start, end, series: found?.series ?? [] };
     },
     { isOver: (found) => isOver || found === null },
   );

@@ -1,9 +1,7 @@
 // The model registry: models that one may see.
 
-import { useEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
-import { bind } from "../keys.js";
 import { useLive } from "../live.js";
 import { useRights } from "../rights.js";
 import { address, choose, go, href } from "../router.js";
@@ -67,7 +65,6 @@ export default component(() => {
     return { rows: found.models, total: found.pagination.total };
   });
   const { labels, workspaces } = useChoices();
-  useEffect(() => bind({ f: () => document.getElementById("filter")?.focus() }), []);
   return h(
     "section",
     { class: "full" },

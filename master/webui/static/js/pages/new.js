@@ -34,12 +34,22 @@ export default component(
   /** @param {import("../routes.js").PageProps} _props */
   (_props) => {
     const query = address.value.query.toString();
+    return Begun({ key: query, query });
+  },
+);
+
+const Begun = component(
+  /** @param {{ query: string }} props */
+  ({ query }) => {
     const live = useLive(`me: new ${query}`, (signal) => beginning(new URLSearchParams(query), signal), {
       isOver: () => true,
       everyMs: NEVER_MS,
     });
-    if (!live.data) return h("section", null, Heading({ title: "New experiment" }), pending(live));
-    return Writing({ key: query, place: query, first: live.data });
+    // What one writes stays when that from which it began is deleted meanwhile.
+    const first = useRef(live.data);
+    if (live.data) first.current = live.data;
+    if (!first.current) return h("section", null, Heading({ title: "New experiment" }), pending(live));
+    return Writing({ place: query, first: first.current });
   },
 );
 

@@ -1,7 +1,7 @@
 // How a pool was used in the last month: slot hours and waits by day.
 
 import { api, number, ok } from "../api.js";
-import { duration } from "../format.js";
+import { duration, shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
@@ -40,6 +40,8 @@ async function read(signal, pool) {
   );
   const days = [...new Set([...hours.keys(), ...waits.keys()])].sort().reverse();
   return {
+    from: query.startDate,
+    to: query.endDate,
     queue: queue?.stats,
     days: days.map((one) => ({ day: one, hours: hours.get(one) ?? 0, wait: waits.get(one) ?? null })),
   };
@@ -87,7 +89,7 @@ export const PoolStatistics = component(
         h("a", { href: href("clusters/historical-usage", { by: "pool" }) }, "usage"),
         ".",
       ),
-      Command({ text: "det resources raw" }),
+      Command({ text: shell`det resources aggregated ${data.from} ${data.to}` }),
     );
   },
 );

@@ -14,6 +14,7 @@ import { Heading } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
+import { CompareButton } from "./compare_button.js";
 import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
 import { ProjectHead } from "./project_head.js";
 import { RUN_ACTIONS } from "./run_actions.js";
@@ -132,7 +133,6 @@ export default component(
     useEffect(
       () =>
         bind({
-          f: () => document.getElementById("filter")?.focus(),
           e: chooseColumns,
           Escape: () => setSelected(new Set()),
         }),
@@ -173,6 +173,7 @@ export default component(
           source.refresh();
         },
       }),
+      CompareButton({ kind: "trials", selected }),
       !problem &&
         Table({
           label: "Runs",

@@ -1,13 +1,11 @@
 // What would become of a configuration if it were submitted now: whether, where, when and at what price it would start.
 
-import { count, duration } from "../format.js";
+import { count } from "../format.js";
 import { component, group, h } from "../html.js";
-import { usd } from "../money.js";
-import { ShortTable } from "../widgets/short_table.js";
 import { Origins } from "./config_origins.js";
+import { Launches, fateOf, runsOf } from "./plan_parts.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
-/** @typedef {Schemas["AskedRuns"]} AskedRuns */
 
 const WARNINGS = new Map([
   [
@@ -82,48 +80,24 @@ const Start = component(
         "ul",
         { class: "items" },
         plan.asked.map((asked) => {
-          const runs = `${count(asked.runs, "run")} of ${count(asked.slots, "slot")} in pool ${asked.pool}`;
-          const text = `${runs}: ${fate(asked)}`;
+          const text = `${runsOf(asked)}: ${fateOf(asked)}`;
           return h("li", { key: text }, text);
         }),
       ),
-      h("h3", null, "Price"),
-      plan.launches.length
-        ? group(
-            ShortTable({
-              label: "Machines that would be launched",
-              rows: plan.launches,
-              rowKey: ({ pool, offer }) => `${pool} ${offer}`,
-              columns: [
-                { title: "Machines", cell: (one) => `${one.machines} × ${one.offer}` },
-                { title: "Slots", isNumber: true, cell: (one) => one.slots },
-                { title: "An hour", isNumber: true, cell: (one) => usd(one.usdPerHour, 2), hint: "Of all of them" },
-                { title: "Ready in", isNumber: true, cell: (one) => duration(one.readyInS) },
-                {
-                  title: "Runs of this",
-                  isNumber: true,
-                  cell: (one) => one.runsOfConfig,
-                  hint: "They may hold other runs too",
-                },
-              ],
-              empty: "",
-            }),
-            h("p", null, `Together ${usd(plan.usdPerHour, 2)} an hour, as long as they run.`),
-          )
-        : h("p", null, "No machine would be launched for it now."),
+      h("h3", null, "Machines, and their price"),
+      Launches({
+        plan,
+        more: [
+          {
+            title: "Of them this",
+            isNumber: true,
+            hint: "Runs of this experiment; the machines may hold other runs too",
+            cell: (one) => one.runsOfConfig,
+          },
+        ],
+      }),
     ),
 );
-
-/** @param {AskedRuns} asked */
-function fate({ outcome, reason, fallBack }) {
-  if (outcome === "starts") return "now, on free slots";
-  if (outcome === "launches") return "machines would be launched";
-  const why = reason?.text ?? "waits";
-  if (!fallBack) return why;
-  const when = fallBack.afterS ? `after ${duration(fallBack.afterS)}` : "at once";
-  const how = fallBack.outcome === "starts" ? "on free slots" : "where machines would be launched";
-  return `${why}; ${when} in pool ${fallBack.pool}, ${how}`;
-}
 
 /** @param {Schemas["TrialSummary"]} summary */
 function length({ count: trials, unit }) {

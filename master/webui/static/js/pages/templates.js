@@ -1,8 +1,6 @@
 // All templates that one may see.
 
-import { useEffect } from "../../vendor/hooks.js";
 import { component, h } from "../html.js";
-import { bind } from "../keys.js";
 import { address, choose } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Heading, Search } from "../widgets/page.js";
@@ -11,7 +9,6 @@ import { TemplateTable } from "./template_table.js";
 
 export default component(() => {
   const name = address.value.query.get("name") ?? "";
-  useEffect(() => bind({ f: () => document.getElementById("filter")?.focus() }), []);
   return h(
     "section",
     null,

@@ -2,7 +2,7 @@
 
 import { useEffect } from "../../vendor/hooks.js";
 import { api, number, ok } from "../api.js";
-import { bytes, duration, percent, shell, time, value } from "../format.js";
+import { bytes, duration, percent, shell, value } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
@@ -96,7 +96,7 @@ const Overview = component(
       ["Best metric", value(number(trial.searcherMetricValue))],
       ["Restarts", trial.restarts],
       ["Started", moment(trial.startTime)],
-      ["Ended", time(trial.endTime)],
+      ["Ended", moment(trial.endTime)],
       ["Slot time", duration(trial.wallClockTime), "Slots held, times how long"],
       ["Checkpoints", `${trial.checkpointCount} (${bytes(number(trial.totalCheckpointSize))})`],
       ["Best checkpoint", trial.bestCheckpoint?.uuid ?? ""],

@@ -10,7 +10,7 @@ import { Command } from "../widgets/command.js";
 import { moment } from "../widgets/moment.js";
 import { ShortTable } from "../widgets/short_table.js";
 import { State } from "../widgets/state.js";
-import { Timeline } from "../widgets/timeline.js";
+import { Timeline, colourName } from "../widgets/timeline.js";
 
 /** @typedef {import("../store.js").Schemas["RunOfTrial"] & { until: string }} Run `until`: its end, or now */
 /** @typedef {import("../store.js").Schemas["MachineOfRun"]} Machine */
@@ -18,7 +18,6 @@ import { Timeline } from "../widgets/timeline.js";
 
 const MOST = 200;
 const OWN = "not bought by the cluster";
-const COLOURS = ["blue", "orange", "green", "pink"];
 /** @type {Record<NonNullable<Run["outcome"]>, string>} */
 const OUTCOMES = {
   finished: "COMPLETED",
@@ -78,7 +77,7 @@ export const TrialRuns = component(
           ["Waits: dashed", "Pulls or starts: half height", "Runs: full", "Leaves: hatched"].map((one) =>
             h("li", { key: one }, one),
           ),
-          markets.map((market, at) => h("li", { key: market }, `${COLOURS[at % COLOURS.length]}: ${market}`)),
+          markets.map((market) => h("li", { key: market }, `${colourName(markets, market)}: ${market}`)),
         ),
         Drawn({ key: "drawn", runs, markets }),
       ],

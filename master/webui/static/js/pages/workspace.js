@@ -73,7 +73,7 @@ function command(tab, name) {
   const commands = {
     members: shell`det workspace list-members ${name}`,
     pools: shell`det workspace list-pools ${name}`,
-    templates: shell`det template list -w ${name}`,
+    templates: "det template list",
     policies: shell`det config-policies describe experiment --workspace-name ${name}`,
   };
   return commands[/** @type {keyof typeof commands} */ (tab)] ?? shell`det workspace list-projects ${name}`;

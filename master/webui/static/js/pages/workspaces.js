@@ -1,9 +1,7 @@
 // Workspaces: those that one may see, the pinned ones marked.
 
-import { useEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { component, h } from "../html.js";
-import { bind } from "../keys.js";
 import { useRights } from "../rights.js";
 import { address, choose, go, href } from "../router.js";
 import { Command } from "../widgets/command.js";
@@ -60,7 +58,6 @@ export default component(() => {
     const found = await ok(api.GET("/api/v1/workspaces", { params: { query: { ...asked, offset, limit } }, signal }));
     return { rows: found.workspaces, total: found.pagination.total };
   });
-  useEffect(() => bind({ f: () => document.getElementById("filter")?.focus() }), []);
   return h(
     "section",
     { class: "full" },

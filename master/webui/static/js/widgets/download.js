@@ -50,7 +50,7 @@ function fileName(title) {
 }
 
 /** @param {string} name @param {Blob} content */
-function save(name, content) {
+export function save(name, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);
   link.download = name;

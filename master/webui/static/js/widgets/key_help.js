@@ -14,7 +14,9 @@ const KEYS = [
   ["Enter", "open"],
   ["x, Shift+X", "select, select up to here"],
   ["c", "compare what is selected"],
-  ["f", "filter"],
+  ["f", "filter or search"],
+  ["e", "choose columns"],
+  ["n N", "in a log: the next hit, the one before"],
   ["Esc", "select nothing; close a dialog"],
   ["u d p .", "in the queue: move up, move down, priority, buttons"],
 ];

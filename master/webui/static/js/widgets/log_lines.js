@@ -2,12 +2,15 @@
 
 import { useCallback, useEffect, useRef, useState } from "../../vendor/hooks.js";
 import { int64 } from "../api.js";
+import { pause } from "../live.js";
+import { isSessionOver } from "../store.js";
 
 export const WINDOW = 500;
 /** Of what is here; the far end goes, so that a day of following takes no more memory than a minute. */
 export const MOST_LINES = 5_000;
 const MOST_CHARACTERS = 10_000_000;
 const EVERY_MS = 2_000;
+const OVER_MS = 30_000;
 
 /** @typedef {import("../store.js").Schemas["TaskLog"] & { number?: number }} Line */
 /** @typedef {{ line?: number, time?: string, id?: string, since?: string }} Place one of them; none: the end */
@@ -57,9 +60,10 @@ export function grown(here, part, isOlder) {
 /**
  * @param {string} topic another one begins anew
  * @param {Read} read
- * @param {{ place: Place | null, follows: boolean }} options `place`: what is shown first; null: the end
+ * @param {{ place: Place | null, follows: boolean, isOver: boolean }} options `place`: what is shown first; null: the
+ *   end. Of what is over the last lines may still come, so it is followed ever so seldom.
  */
-export function useLogLines(topic, read, { place, follows }) {
+export function useLogLines(topic, read, { place, follows, isOver }) {
   const wanted = `${topic} ${JSON.stringify(place)}`;
   const [state, setState] = useState({
     wanted,
@@ -68,50 +72,61 @@ export function useLogLines(topic, read, { place, follows }) {
   });
   const isCurrent = state.wanted === wanted;
   const here = isCurrent ? state.here : null;
+  const stop = useRef(new AbortController());
   const now = useRef({ here, read, isBusy: false });
   now.current.here = here;
   now.current.read = read;
   const [anew, begin] = useState(0);
-  /** @param {Asked} asked @param {(here: Here | null, part: Part) => Here} change */
+  /**
+   * Whether there was an answer.
+   *
+   * @param {Asked} asked
+   * @param {(here: Here | null, part: Part) => Here} change
+   */
   const ask = async (asked, change) => {
     now.current.isBusy = true;
     try {
       const part = await now.current.read(asked);
-      if (asked.signal.aborted) return;
+      if (asked.signal.aborted) return true;
       setState((old) => {
         const mine = old.wanted === wanted ? old.here : null;
         return { wanted, here: change(mine, part), error: null };
       });
+      return true;
     } catch (error) {
-      if (asked.signal.aborted) return;
+      if (asked.signal.aborted) return true;
       const problem = error instanceof Error ? error : new Error(String(error));
       setState((old) => ({ wanted, here: old.wanted === wanted ? old.here : null, error: problem }));
+      return false;
     } finally {
-      now.current.isBusy = false;
+      if (asked.signal === stop.current.signal) now.current.isBusy = false;
     }
   };
-  const stop = useRef(new AbortController());
   useEffect(() => {
     stop.current = new AbortController();
     const { signal } = stop.current;
     const [before, after] = [WINDOW, place ? WINDOW : 0];
-    void ask({ ...place, before, after, signal }, (_, part) => first(part, place !== null));
-    return () => stop.current.abort();
+    const asked = { ...place, before, after, signal };
+    const end = asking(() => ask(asked, (_, part) => first(part, place !== null)), 0, null);
+    return () => {
+      end();
+      stop.current.abort();
+    };
   }, [wanted, anew]);
   const isAtEnd = here?.isEnd ?? false;
   useEffect(() => {
     if (!follows || !isAtEnd) return;
     const { signal } = stop.current;
-    const timer = setInterval(() => {
+    const look = async () => {
       const since = now.current.here?.newestId;
-      if (now.current.isBusy || since === undefined || signal.aborted) return;
-      void ask({ since, before: 0, after: WINDOW, signal }, (old, part) =>
+      if (now.current.isBusy || since === undefined) return true;
+      return ask({ since, before: 0, after: WINDOW, signal }, (old, part) =>
         // More than a window has come: it is the end now, and what is between is not here.
         old && part.lines.length < WINDOW ? grown(old, part, false) : first(part, false),
       );
-    }, EVERY_MS);
-    return () => clearInterval(timer);
-  }, [wanted, anew, follows, isAtEnd]);
+    };
+    return asking(look, EVERY_MS, isOver ? OVER_MS : EVERY_MS);
+  }, [wanted, anew, follows, isAtEnd, isOver]);
   const older = () => {
     const id = here?.lines[0]?.id;
     if (!id || here.isStart || now.current.isBusy) return;
@@ -140,4 +155,29 @@ export function useLogLines(topic, read, { place, follows }) {
 function first({ lines, total, newestId }, isInside) {
   const isWhole = lines.length < WINDOW;
   return { lines, total, newestId, isStart: isWhole, isEnd: !isInside || isWhole };
+}
+
+/**
+ * Asks, and again, ever more seldom while there is no answer; not without a session.
+ *
+ * @param {() => Promise<boolean>} ask whether there was an answer
+ * @param {number} firstMs
+ * @param {number | null} everyMs null: an answer is enough
+ * @returns {() => void} ends it
+ */
+function asking(ask, firstMs, everyMs) {
+  let isOn = true;
+  let failures = 0;
+  const look = async () => {
+    const isWaiting = isSessionOver.peek();
+    const isAnswered = !isWaiting && (await ask());
+    failures = isAnswered || isWaiting ? 0 : failures + 1;
+    if (!isOn || (isAnswered && everyMs === null)) return;
+    timer = setTimeout(look, pause(failures, isAnswered ? (everyMs ?? 0) : EVERY_MS));
+  };
+  let timer = setTimeout(look, firstMs);
+  return () => {
+    isOn = false;
+    clearTimeout(timer);
+  };
 }

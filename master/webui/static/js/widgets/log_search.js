@@ -77,7 +77,6 @@ export const SearchForm = component(
     useEffect(() => {
       if (input.current) input.current.value = wanted.text;
     }, [wanted.text]);
-    useEffect(() => bind({ f: () => input.current?.focus() }), []);
     return h(
       "form",
       {
@@ -90,6 +89,7 @@ export const SearchForm = component(
       },
       h("input", {
         ref: input,
+        id: "filter",
         type: "search",
         placeholder: "Search in the log (f)",
         "aria-label": "Search in the log",

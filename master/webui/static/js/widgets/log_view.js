@@ -24,7 +24,7 @@ const LEVELS = ["", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
  * @property {import("./log_lines.js").Read} read
  * @property {Filter} filter
  * @property {(level: string) => void} onLevel
- * @property {boolean} isOver nothing comes any more
+ * @property {boolean} isOver no more than the last lines may come
  * @property {import("./log_lines.js").Place | null} [place] what is shown; nothing: the end
  * @property {() => void} [onFollow] the end is wanted instead of the place
  * @property {(line: Line) => string} [link] of a line
@@ -39,7 +39,7 @@ export const LogView = component(
     const [view, setView] = useState({ scrollPx: 0, viewPx: 400 });
     // The line at the top of the box, and how far: it stays there when lines come or go before it.
     const top = useRef({ id: "", px: 0, isMoved: false });
-    const log = useLogLines(topic, read, { place, follows: follows && !isOver });
+    const log = useLogLines(topic, read, { place, follows, isOver });
     const lines = log.here?.lines ?? [];
     const total = lines.length;
     const sight = rowsInSight({ total, rowPx: ROW_PX, ...view });

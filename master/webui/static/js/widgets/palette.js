@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "../../vendor/hooks.js";
 import { component, h } from "../html.js";
 import { FURTHER, PLACES } from "../places.js";
-import { ROOT, go } from "../router.js";
+import { go, href } from "../router.js";
 import { theme } from "../store.js";
 import { Dialog } from "./dialog.js";
 import { useFound } from "./found.js";
@@ -12,7 +12,7 @@ import { useFound } from "./found.js";
 
 /** @type {Entry[]} */
 const OWN = [
-  ...[...PLACES, ...FURTHER].map(({ title, path }) => ({ title, note: "page", act: () => go(`${ROOT}det/${path}`) })),
+  ...[...PLACES, ...FURTHER].map(({ title, path }) => ({ title, note: "page", act: () => go(href(path)) })),
   ...["light", "dark", ""].map((name) => ({
     title: `Theme: ${name || "as the system has it"}`,
     note: "action",

@@ -110,8 +110,10 @@ function numberScale(known) {
     const least = (high - low) / Math.max(1, most);
     const power = 10 ** Math.floor(Math.log10(least));
     const step = power * ([1, 2, 5, 10].find((one) => one * power >= least) ?? 10);
-    const found = [];
-    for (let count = Math.ceil(low / step); count * step <= high; count += 1) found.push(count * step);
+    // Large numbers that differ little have fewer digits than the step: counting on from them would never end.
+    const first = Math.ceil(low / step);
+    const marks = Array.from({ length: most + 2 }, (_, at) => (first + at) * step);
+    const found = [...new Set(marks)].filter((one) => low <= one && one <= high);
     return found.map((one) => ({ at: place(one) ?? 0, text: shown(Math.abs(one) < step / 1e6 ? 0 : one) }));
   };
   return { kind: "number", words: [], place, range, ticks: known.length ? ticks : () => [] };

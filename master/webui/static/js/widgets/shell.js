@@ -31,6 +31,7 @@ export const Shell = component(
           "Ctrl+k": () => setOver("palette"),
           "/": () => setOver("palette"),
           "?": () => setOver("keys"),
+          f: () => document.getElementById("filter")?.focus(),
         }),
       [],
     );

@@ -1,6 +1,7 @@
-// Amounts over days as bars, each divided into parts that are told apart by colour; a table beside it has the numbers.
+// Amounts over days as bars, each divided into parts that are told apart by colour.
 
-import { component, h } from "../html.js";
+import { component, group, h } from "../html.js";
+import { Figure } from "./figure.js";
 
 /** @typedef {{ name: string, amount: number }} Part */
 /** @typedef {{ name: string, parts: Part[] }} Bar `name`: of the day */
@@ -17,35 +18,40 @@ export const StackedBars = component(
    * @param {(amount: number) => string} props.said
    */
   ({ title, names, bars, said }) => {
-    const most = Math.max(...bars.map(sumOf), 0);
+    const most = Math.max(...bars.map(heightOf), 0);
     const width = Math.max(1, bars.length) * (WIDTH + GAP);
-    return h(
-      "figure",
-      { class: "chart" },
-      h("figcaption", null, title),
-      h(
-        "div",
-        { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `${title}, as bars` },
+    const highest = Math.max(...bars.map(sumOf), 0);
+    return Figure({
+      title,
+      numbers: () => ({
+        head: ["Day", ...names, "All"],
+        rows: bars.map((bar) => [bar.name, ...names.map((name) => amountOf(bar, name)), sumOf(bar)]),
+      }),
+      children: group(
         h(
-          "svg",
-          { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": summary(bars, said) },
-          bars.map((bar, at) => Stack({ key: bar.name, bar, names, left: at * (WIDTH + GAP), most, said })),
-        ),
-      ),
-      h(
-        "p",
-        { class: "note" },
-        bars.length > 0 && `${bars[0]?.name} to ${bars.at(-1)?.name}; the highest is ${said(most)}. `,
-        names.map((name, at) =>
+          "div",
+          { class: "scrolls", tabIndex: 0, role: "region", "aria-label": `${title}, as bars` },
           h(
-            "span",
-            { key: name, class: "bars-legend" },
-            h("span", { class: `part part-${at % COLOURS}` }),
-            ` ${name} `,
+            "svg",
+            { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": title },
+            bars.map((bar, at) => Stack({ key: bar.name, bar, names, left: at * (WIDTH + GAP), most, said })),
+          ),
+        ),
+        h(
+          "p",
+          { class: "note" },
+          bars.length > 0 && `${bars[0]?.name} to ${bars.at(-1)?.name}; the highest is ${said(highest)}. `,
+          names.map((name, at) =>
+            h(
+              "span",
+              { key: name, class: "bars-legend" },
+              h("span", { class: `part part-${at % COLOURS}` }),
+              ` ${name} `,
+            ),
           ),
         ),
       ),
-    );
+    });
   },
 );
 
@@ -65,7 +71,7 @@ const Stack = component(
       null,
       names.map((name, at) => {
         // What was charged too much and taken off again is negative: it lowers the sum, and has no place of its own.
-        const amount = Math.max(0, bar.parts.find((part) => part.name === name)?.amount ?? 0);
+        const amount = Math.max(0, amountOf(bar, name));
         const height = most > 0 ? (amount / most) * HEIGHT : 0;
         top -= height;
         return h(
@@ -78,12 +84,17 @@ const Stack = component(
   },
 );
 
+/** @param {Bar} bar @param {string} name */
+function amountOf({ parts }, name) {
+  return parts.find((part) => part.name === name)?.amount ?? 0;
+}
+
 /** @param {Bar} bar */
 function sumOf({ parts }) {
   return parts.reduce((sum, { amount }) => sum + amount, 0);
 }
 
-/** @param {Bar[]} bars @param {(amount: number) => string} said */
-function summary(bars, said) {
-  return bars.map((bar) => `${bar.name}: ${said(sumOf(bar))}`).join("; ") || "Nothing";
+/** Of what is drawn. @param {Bar} bar */
+function heightOf({ parts }) {
+  return parts.reduce((sum, { amount }) => sum + Math.max(0, amount), 0);
 }

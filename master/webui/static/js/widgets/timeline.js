@@ -24,11 +24,21 @@ const NARROW_PX = 600;
 const TICK_PX = 90;
 const STEPS_MIN = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 7200, 14400];
 // Okabe and Ito's, which people who see colours differently can tell apart.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+const COLOURS = [
+  { name: "blue", colour: "#0072b2" },
+  { name: "orange", colour: "#d55e00" },
+  { name: "green", colour: "#009e73" },
+  { name: "pink", colour: "#cc79a7" },
+];
 
 /** @param {string[]} groups @param {string} group */
-export function colourOf(groups, group) {
-  return COLOURS[Math.max(0, groups.indexOf(group)) % COLOURS.length] ?? "";
+function colourOf(groups, group) {
+  return COLOURS[Math.max(0, groups.indexOf(group)) % COLOURS.length] ?? { name: "", colour: "" };
+}
+
+/** What the colour of a group is called, for a legend. @param {string[]} groups @param {string} group */
+export function colourName(groups, group) {
+  return colourOf(groups, group).name;
 }
 
 /**
@@ -89,7 +99,7 @@ export const Timeline = component(
       paint.grid();
       for (let index = sight.first; index < sight.last; index += 1) {
         const bar = bars[index];
-        if (bar) paint.bar(bar, index * ROW_PX - view.scrollPx + AXIS_PX, colourOf(groups, bar.group));
+        if (bar) paint.bar(bar, index * ROW_PX - view.scrollPx + AXIS_PX, colourOf(groups, bar.group).colour);
       }
       paint.axis();
     }, [bars, groups, from, to, view, viewPx, labelPx, theme.value]);

@@ -1,9 +1,7 @@
 // The audit log: acts of administration and refusals, by user and time, from the newest entries of the master's log.
 
-import { useEffect } from "../../../vendor/hooks.js";
 import { api, lines, ok } from "../../api.js";
 import { component, h } from "../../html.js";
-import { bind } from "../../keys.js";
 import { useLive } from "../../live.js";
 import { address, choose } from "../../router.js";
 import { Command } from "../../widgets/command.js";
@@ -73,7 +71,6 @@ export default component(() => {
           (!since || new Date(time) >= new Date(since)),
       )
     : null;
-  useEffect(() => bind({ f: () => document.getElementById("filter")?.focus() }), []);
   return h(
     "section",
     { class: "full" },

@@ -1,9 +1,7 @@
 // Users: those that are active, or all.
 
-import { useEffect } from "../../../vendor/hooks.js";
 import { api, ok } from "../../api.js";
 import { component, h } from "../../html.js";
-import { bind } from "../../keys.js";
 import { useRights } from "../../rights.js";
 import { address, choose, go, href } from "../../router.js";
 import { Command } from "../../widgets/command.js";
@@ -56,7 +54,6 @@ export default component(() => {
     const found = await ok(api.GET("/api/v1/users", { params: { query: { ...asked, offset, limit } }, signal }));
     return { rows: found.users, total: found.pagination.total };
   });
-  useEffect(() => bind({ f: () => document.getElementById("filter")?.focus() }), []);
   return h(
     "section",
     { class: "full" },

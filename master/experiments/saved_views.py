@@ -27,6 +27,8 @@ MAX_VIEWS = 500
 MAX_SHOWN = 1_000
 """One's own are always among them."""
 MAX_NAME_CHARS = 200
+MAX_CHARS = 10_000
+"""Of filter, order and columns together: the views of a list are read at once."""
 
 _V, _U = tables.SavedView, tables.User
 
@@ -79,6 +81,11 @@ class SavedViews:
             raise InvalidArgument(f"name: must have 1 to {MAX_NAME_CHARS} characters")
         if new.project_id is not None and new.workspace_id is not None:
             raise InvalidArgument("projectId: a view is shared with a project or with a workspace")
+        columns = None if new.columns is None else "\n".join(new.columns)
+        if (size := len(new.filter) + len(new.sort) + len(columns or "")) > MAX_CHARS:
+            raise InvalidArgument(
+                f"filter, sort, columns: have {size} characters together, more than {MAX_CHARS}"
+            )
 
         async def turn() -> None:
             mine = select(func.count()).where(_V.owner_id == by.user_id)
@@ -94,7 +101,7 @@ class SavedViews:
                     "name": new.name,
                     "filter": new.filter,
                     "sort": new.sort,
-                    "columns": None if new.columns is None else "\n".join(new.columns),
+                    "columns": columns,
                     "archived": new.archived,
                     "project_id": new.project_id,
                     "workspace_id": new.workspace_id,

@@ -82,8 +82,12 @@ async def batch_jobs(by: Caller, visible: Visible, api: TheApi) -> Reply[BatchJo
     hidden = await hidden_pools(api, by)
     views = [view for view in api.services.batch_jobs() if view.pool not in hidden]
     views.sort(key=lambda view: (view.created_at, view.name), reverse=True)
-    pools = {pool: _work(api.services.cluster.queue(pool)) for pool in {v.pool for v in views}}
-    return reply({"jobs": [_job(api, view, pools[view.pool], visible) for view in views]})
+    # A job may outlive its pool, which was taken out of master.yaml.
+    known = {view.pool for view in views}.intersection(api.services.cluster.pools())
+    pools = {pool: _work(api.services.cluster.queue(pool)) for pool in known}
+    return reply(
+        {"jobs": [_job(api, view, pools.get(view.pool, _NONE), visible) for view in views]}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,9 @@ class _Work:
         for agent in view.agents:
             found += self.by_agent.get(agent, ())
         return list({entry.allocation_id: entry for entry in found}.values())
+
+
+_NONE = _Work({}, {})
 
 
 def _work(queue: Sequence[QueueEntry]) -> _Work:

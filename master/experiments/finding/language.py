@@ -1,4 +1,4 @@
-"""The language of filters that people write, read into the tree of `filters`, and printed from it. Pure.
+"""The language of filters that people write, read into the tree of `filters`. Pure.
 
     filter     = all ("or" all)*
     all        = one (["and"] one)*
@@ -34,11 +34,9 @@ from master.experiments.finding.tokens import (
     InvalidFilter,
     Token,
     TokenKind,
-    is_plain,
-    quoted,
     tokens,
 )
-from master.experiments.finding.words import WORDS, name_of, source_of
+from master.experiments.finding.words import WORDS, source_of
 from windlass.base.errors import InvalidArgument
 
 MAX_CHARS = 20_000
@@ -52,8 +50,6 @@ SYMBOLS = {
     "~": Operator.CONTAINS,
     "!~": Operator.NOT_CONTAINS,
 }
-_SYMBOL_OF = {operator: symbol for symbol, operator in SYMBOLS.items()}
-_SYMBOL_OF |= {Operator.IS_EMPTY: "=", Operator.NOT_EMPTY: "!="}
 _IF_NONE = {Operator.EQUAL: Operator.IS_EMPTY, Operator.UNEQUAL: Operator.NOT_EMPTY}
 _EXAMPLE = "expected a condition such as state = RUNNING"
 
@@ -71,25 +67,6 @@ def parse(text: str, table: Table, reader: Reader) -> Node | None:
     return _Parser(found, table, reader).whole() if len(found) > 1 else None
 
 
-def printed(node: Node, table: Table) -> str:
-    """A text that is read as the same tree."""
-    match node:
-        case Condition():
-            return _printed_condition(node, table)
-        case Not(child):
-            inner = printed(child, table)
-            return f"not ({inner})" if isinstance(child, Group) else f"not {inner}"
-        case Group(any_of, children):
-            parts = [printed(child, table) for child in children]
-            parts = [
-                f"({part})" if isinstance(child, Group) else part
-                for part, child in zip(parts, children, strict=True)
-            ]
-            return (" or " if any_of else " and ").join(parts)
-        case _:
-            assert_never(node)
-
-
 def mentions(node: Node | None, column: str) -> bool:
     """Whether it has a condition on this column."""
     match node:
@@ -103,12 +80,6 @@ def mentions(node: Node | None, column: str) -> bool:
             return any(mentions(child, column) for child in children)
         case _:
             assert_never(node)
-
-
-def _printed_condition(condition: Condition, table: Table) -> str:
-    name, operator = name_of(table, condition.source), condition.operator
-    value = "none" if condition.value is None else literals.printed(condition)
-    return f"{name if is_plain(name) else quoted(name)} {_SYMBOL_OF[operator]} {value}"
 
 
 @dataclass(frozen=True, slots=True)

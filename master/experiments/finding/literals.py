@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from master.experiments.finding.columns import Kind
-from master.experiments.finding.filters import ORDERING, Condition, Operator, Value
+from master.experiments.finding.filters import ORDERING, Operator, Value
 from master.experiments.finding.live_states import LIVE
 from master.experiments.finding.sources import Column, Source
-from master.experiments.finding.tokens import Token, TokenKind, is_plain, quoted
+from master.experiments.finding.tokens import Token, TokenKind, quoted
 from master.experiments.finding.words import nearest
 from master.experiments.lifecycle.state import Phase
 from windlass.base.errors import InvalidArgument
@@ -21,8 +21,6 @@ STATE = Column("state", Kind.TEXT)
 STATES = (*LIVE, *Phase)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 _BOOLEANS = {"true": True, "false": False}
-_WHOLE = 2**53
-"""Up to here each whole number is a float of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +53,6 @@ def value(source: Source, operator: Operator, token: Token, reader: Reader) -> V
             return text
 
 
-def printed(condition: Condition) -> str:
-    """A word that is read as the condition's value, which it has."""
-    match condition.value:
-        case bool(value):
-            return str(value).lower()
-        case float() | int() as value:
-            is_whole = value == int(value) and abs(value) < _WHOLE
-            return str(int(value)) if is_whole else repr(float(value))
-        case datetime() as value:
-            return value.isoformat()
-        case str(text):
-            is_text = isinstance(condition.source, Column) or not _reads_otherwise(text)
-            return text if is_plain(text) and is_text else quoted(text)
-        case None:
-            raise ValueError("the condition has no value")
-
-
 def states_with(part: str) -> list[str]:
     """States with a text in their names. Raises InvalidArgument if there are none."""
     found = [word for word in STATES if part.upper() in word]
@@ -91,10 +72,6 @@ def _free(operator: Operator, token: Token) -> Value:
     if small in _BOOLEANS and operator in ORDERING:
         raise InvalidArgument("true and false have no order: use = or !=")
     return _BOOLEANS.get(small, token.text)
-
-
-def _reads_otherwise(text: str) -> bool:
-    return _finite(text) is not None or text.lower() in _BOOLEANS
 
 
 def _finite(text: str) -> float | None:

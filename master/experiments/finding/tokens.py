@@ -54,9 +54,6 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN = re.compile(r"""[^\s()"',=!<>~]+""")
-KEYWORDS = ("and", "or", "not", "in", "none", "me")
-"""Texts and names like these are written in quotes."""
 
 
 def tokens(text: str) -> list[Token]:
@@ -84,11 +81,6 @@ def _unreadable(text: str, at: int) -> InvalidFilter:
 
 
 def quoted(text: str) -> str:
-    """For messages, and where it must not be read as a number or a keyword."""
+    """As it would be written in a filter."""
     inside = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inside}"'
-
-
-def is_plain(text: str) -> bool:
-    """Whether it is one word without quotes."""
-    return _PLAIN.fullmatch(text) is not None and text.lower() not in KEYWORDS

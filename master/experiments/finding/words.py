@@ -12,12 +12,8 @@ from master.experiments.finding.sources import (
     HYPERPARAMETER,
     METADATA,
     STATISTICS,
-    Column,
-    Hyperparameter,
-    Metadata,
     Metric,
     Source,
-    Space,
     short,
 )
 from windlass.base.errors import InvalidArgument
@@ -75,9 +71,6 @@ WORDS: Mapping[Table, Mapping[str, Word]] = {
     },
 }
 _ALSO: Mapping[str, str] = {"labels": "label", "tag": "label", "tags": "label"}
-_NAMES: Mapping[Table, Mapping[str, str]] = {
-    table: {word.column: name for name, word in words.items()} for table, words in WORDS.items()
-}
 
 
 def source_of(table: Table, word: str) -> Source:
@@ -99,19 +92,6 @@ def source_of(table: Table, word: str) -> Source:
             f"A hyperparameter is written {HYPERPARAMETER}{word[:80]}"
         )
     return sources.hyperparameter(table, HYPERPARAMETER + word)
-
-
-def name_of(table: Table, source: Source) -> str:
-    """The word for it: `source_of` gives the same source again."""
-    match source:
-        case Column(name):
-            return _NAMES[table].get(name, name)
-        case Space(path) | Hyperparameter(path):
-            return HYPERPARAMETER + ".".join(path)
-        case Metadata(path):
-            return METADATA + ".".join(path)
-        case Metric(group, name, statistic):
-            return f"{METRIC}{group}.{name}.{statistic}"
 
 
 def nearest(word: str, known: list[str], *, cutoff: float = 0.75) -> str:

@@ -171,6 +171,11 @@ async def test_a_batch_job_names_the_work_that_one_may_see(world: ApiWorld) -> N
     assert found["work"] == [
         {"jobId": run.job.id, "allocationId": run.allocation_id, "name": run.name}
     ]
+    left = replace(view, name="wl-0", pool="taken out of master.yaml")
+    object.__setattr__(world.services, "batch_jobs", lambda: [view, left])
+    jobs = (await world.ok("GET", BATCH_JOBS))["jobs"]
+    assert [(job["name"], job["runs"]) for job in jobs] == [("wl-1", 1), ("wl-0", 0)]
+    object.__setattr__(world.services, "batch_jobs", lambda: [view])
     other = await world.login("determined")
     (found,) = (await world.ok("GET", BATCH_JOBS, token=other))["jobs"]
     assert (found["work"], found["runs"]) == ([], 1)

@@ -78,6 +78,7 @@ async def test_views_that_are_shared_with_a_project_go_with_it(world: ApiWorld) 
         ({"name": "n" * 201}, 400, "name"),
         ({"columns": ["a\nb"]}, 400, "line break"),
         ({"columns": ["a"] * 101}, 400, "columns"),
+        ({"columns": ["a" * 1_000] * 11}, 400, "more than 10000"),
         ({"list": "tasks"}, 400, "list"),
         ({"projectId": 99}, 404, "project"),
         ({"workspaceId": 99}, 404, "workspace"),

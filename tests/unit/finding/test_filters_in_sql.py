@@ -27,7 +27,7 @@ from master.experiments.finding.filters import (
     Operator,
     parse_filter,
 )
-from master.experiments.finding.language import parse, printed
+from master.experiments.finding.language import parse
 from master.experiments.finding.literals import STATE, STATES, Reader
 from master.experiments.finding.live_states import LIVE, QUEUED, RUNNING, LiveStates
 from master.experiments.finding.queries import Finder, Search
@@ -38,6 +38,7 @@ from master.store.store import Store
 from master.store.unit_of_work import UnitOfWork
 from tests.examples import examples
 from tests.fakes.plain_filter import Subject, matches, sorted_ids
+from tests.fakes.printed_filters import printed
 from tests.stores import leading_store
 from windlass.base.clock import ManualClock
 from windlass.base.errors import InvalidArgument

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from master.experiments.finding.columns import Table
 from master.experiments.finding.filters import Node
-from master.experiments.finding.language import MAX_CHARS, mentions, parse, printed
+from master.experiments.finding.language import MAX_CHARS, mentions, parse
 from master.experiments.finding.literals import Reader
 from master.experiments.finding.tokens import InvalidFilter
-from master.experiments.finding.words import WORDS, name_of, source_of
+from master.experiments.finding.words import WORDS, source_of
+from tests.fakes.printed_filters import name_of, printed
 from tests.unit.finding.test_filters_in_sql import Draw
 from windlass.base.errors import InvalidArgument
 

@@ -24,7 +24,7 @@ class LineHit:
 @dataclass(slots=True)
 class FoundLines:
     hits: list[LineHit] = field(default_factory=list)
-    """The first ones, by path and line."""
+    """The first ones in the archive, by path and line."""
     total: int = 0
     files: int = 0
     """Text files that were looked through."""

@@ -17,6 +17,7 @@ from windlass.base.errors import NotFound
 AT_ONCE = 500
 """Values in one IN list: databases have a limit."""
 K = TypeVar("K", int, str)
+V = TypeVar("V")
 _E, _T, _K, _C, _P, _N, _A = (
     tables.Experiment,
     tables.Trial,
@@ -36,6 +37,7 @@ class _OfExperiment(NamedTuple):
 
 
 class _OfTrial(NamedTuple):
+    id: int
     task_id: str
     experiment_id: int
     owner_id: int
@@ -50,6 +52,7 @@ class _OfTask(NamedTuple):
     experiment_id: int | None
     workspace_id: int | None
     kind: str
+    trial_id: int | None
 
     def target(self, kind: str) -> Target:
         return Target(
@@ -60,6 +63,11 @@ class _OfTask(NamedTuple):
             experiment_id=self.experiment_id,
             task_id=self.task_id,
         )
+
+
+class TaskPlace(NamedTuple):
+    target: Target
+    trial_id: int | None
 
 
 class OwnershipQueries:
@@ -73,6 +81,11 @@ class OwnershipQueries:
 
     async def experiments(self, experiment_ids: Sequence[int]) -> list[Target]:
         """In this order. Raises NotFound for the first that is missing."""
+        found = await self.known_experiments(experiment_ids)
+        return [_known(found, id_, "experiment") for id_ in experiment_ids]
+
+    async def known_experiments(self, experiment_ids: Sequence[int]) -> dict[int, Target]:
+        """Those of them that are there, as the next two."""
         found: dict[int, Target] = {}
         for start in range(0, len(experiment_ids), AT_ONCE):
             rows = await self._store.read(
@@ -89,26 +102,40 @@ class OwnershipQueries:
                     workspace_id=row.workspace_id,
                     experiment_id=row.id,
                 )
-        return [_known(found, id_, "experiment") for id_ in experiment_ids]
+        return found
+
+    async def known_trials(self, trial_ids: Sequence[int]) -> dict[int, Target]:
+        found: dict[int, Target] = {}
+        for start in range(0, len(trial_ids), AT_ONCE):
+            rows = await self._store.read(
+                select(_T.id, _T.task_id, _E.id, _E.owner_id, _P.workspace_id)
+                .join(_E, _E.id == _T.experiment_id)
+                .join(_P, _P.id == _E.project_id)
+                .where(_T.id.in_(trial_ids[start : start + AT_ONCE])),
+                _OfTrial,
+            )
+            for row in rows:
+                found[row.id] = Target(
+                    kind="trial",
+                    id=row.id,
+                    owner_id=row.owner_id,
+                    workspace_id=row.workspace_id,
+                    experiment_id=row.experiment_id,
+                    task_id=row.task_id,
+                )
+        return found
+
+    async def known_tasks(self, task_ids: Sequence[str]) -> dict[str, TaskPlace]:
+        found: dict[str, TaskPlace] = {}
+        for start in range(0, len(task_ids), AT_ONCE):
+            some = _K.id.in_(task_ids[start : start + AT_ONCE])
+            for row in await self._store.read(_tasks(_K.id).where(some), _OfTask):
+                target = await self._with_shown(row, "task")
+                found[row.id] = TaskPlace(target, row.trial_id)
+        return found
 
     async def trial(self, trial_id: int) -> Target:
-        row = await self._store.read_one(
-            select(_T.task_id, _E.id, _E.owner_id, _P.workspace_id)
-            .join(_E, _E.id == _T.experiment_id)
-            .join(_P, _P.id == _E.project_id)
-            .where(_T.id == trial_id),
-            _OfTrial,
-        )
-        if row is None:
-            raise NotFound("trial", trial_id)
-        return Target(
-            kind="trial",
-            id=trial_id,
-            owner_id=row.owner_id,
-            workspace_id=row.workspace_id,
-            experiment_id=row.experiment_id,
-            task_id=row.task_id,
-        )
+        return _known(await self.known_trials([trial_id]), trial_id, "trial")
 
     async def workspaces_shown(self, task_id: str) -> frozenset[int]:
         """By a TensorBoard: where its experiments are."""
@@ -123,10 +150,7 @@ class OwnershipQueries:
         return frozenset(rows)
 
     async def task(self, task_id: str) -> Target:
-        row = await self._store.read_one(_tasks(_K.id).where(_K.id == task_id), _OfTask)
-        if row is None:
-            raise NotFound("task", task_id)
-        return await self._with_shown(row, "task")
+        return _known(await self.known_tasks([task_id]), task_id, "task").target
 
     async def allocation(self, allocation_id: str) -> Target:
         """Of one that is over, too."""
@@ -165,10 +189,12 @@ class OwnershipQueries:
         return [_known(found, uuid, "checkpoint") for uuid in uuids]
 
 
-def _tasks(id_: SQLColumnExpression[str]) -> Select[str, str, int, int | None, int | None, str]:
+def _tasks(
+    id_: SQLColumnExpression[str],
+) -> Select[str, str, int, int | None, int | None, str, int | None]:
     """Tasks with where they belong to: the project of an experiment, or the command itself."""
     return (
-        select(id_, _K.id, _K.owner_id, _K.experiment_id, _task_workspace, _K.type)
+        select(id_, _K.id, _K.owner_id, _K.experiment_id, _task_workspace, _K.type, _K.trial_id)
         .select_from(_K)
         .outerjoin(_E, _E.id == _K.experiment_id)
         .outerjoin(_P, _P.id == _E.project_id)
@@ -176,7 +202,7 @@ def _tasks(id_: SQLColumnExpression[str]) -> Select[str, str, int, int | None, i
     )
 
 
-def _known(found: Mapping[K, Target], id_: K, kind: str) -> Target:
+def _known(found: Mapping[K, V], id_: K, kind: str) -> V:
     if id_ not in found:
         raise NotFound(kind, id_)
     return found[id_]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from master.auth.actions import CLUSTER, Target
-from master.live.places import Places, TaskPlace
+from master.auth.ownership import TaskPlace
+from master.live.places import Places
 from master.live.topics import OWN_TOPIC, Topic
 from master.store.touches import Subject, Touch
 

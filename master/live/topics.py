@@ -11,7 +11,8 @@ from master.auth.actions import ANYWHERE, Action, Target
 from master.auth.principal import Principal
 from windlass.base.errors import InvalidArgument
 
-MAX_ID = 2**63 - 1
+MAX_ID = 2**31 - 1
+"""Of a row."""
 MAX_TEXT = 300
 """Characters of a topic."""
 OWN_TOPIC = "me"
@@ -111,5 +112,5 @@ def parse_topic(text: str, by: Principal) -> Topic:
     if kind.names is Names.TEXT:
         return Topic(name, id_)
     if not id_.isascii() or not id_.isdigit() or int(id_) > MAX_ID:
-        raise InvalidArgument(f"topic: {name} needs a number, but has {id_[:80]!r}")
+        raise InvalidArgument(f"topic: {name} needs a number up to {MAX_ID}, but has {id_[:80]!r}")
     return Topic(name, int(id_))

@@ -614,7 +614,7 @@ def test_runs_of_one_experiment_are_one_piece_of_news_to_who_follows_it() -> Non
         ("experiments 7", "experiments takes no id"),
         ("experiment", "needs the id of one"),
         ("experiment x", "needs a number"),
-        (f"trial {2**63}", "needs a number"),
+        (f"trial {2**31}", "needs a number up to 2147483647"),
         ("trial ³", "needs a number"),
         ("task a\0", "needs the id of one"),
     ],

@@ -31,7 +31,7 @@ const KINDS = {
 
 /** @param {string} word @returns {Kind | undefined} */
 function kindOf(word) {
-  return word in KINDS ? /** @type {Kind} */ (word) : undefined;
+  return Object.hasOwn(KINDS, word) ? /** @type {Kind} */ (word) : undefined;
 }
 
 /** @param {Decision} one */

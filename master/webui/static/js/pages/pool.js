@@ -32,7 +32,7 @@ const QUEUED = ["STATE_QUEUED"];
 
 /** @param {string | undefined} word @returns {Tab} */
 function tabOf(word) {
-  return word !== undefined && word in TITLES ? /** @type {Tab} */ (word) : "active";
+  return word !== undefined && Object.hasOwn(TITLES, word) ? /** @type {Tab} */ (word) : "active";
 }
 
 export default component(

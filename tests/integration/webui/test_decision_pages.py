@@ -135,7 +135,10 @@ async def test_bars_and_dollars_are_those_of_the_ledger(
     before = await spent()
     await expect(shown).not_to_have_text(await shown.inner_text())
     dollars = float((await shown.inner_text()).removeprefix("$"))
-    assert before - 1e-4 <= dollars <= await spent() + 1e-4
+    assert before - 1e-4 <= dollars
+    async with asyncio.timeout(60):
+        while await spent() + 1e-4 < dollars:  # What a machine costs is booked now and then.
+            await asyncio.sleep(0.2)
     life = (await asyncio.to_thread(cluster.get, "/api/v1/windlass/fleet/timeline"))["machines"][0]
     kinds = [span["kind"] for span in life["spans"]]
     assert (kinds[0], "boot" in kinds, kinds[-1]) == ("queued", True, "busy")

@@ -1,5 +1,7 @@
 // Where one can go: what the navigation, its keys and the palette offer.
 
+import { href } from "./router.js";
+
 /** @typedef {{ title: string, path: string, key: string, begins: string[] }} Place */
 
 /** In the navigation. @type {Place[]} */
@@ -49,3 +51,30 @@ export const FURTHER = [
   { title: "About", path: "admin/about" },
   { title: "Your settings", path: "settings" },
 ];
+
+/** @typedef {import("./store.js").Schemas["FoundThing"]["kind"]} Kind */
+
+/** Of what has a name or an id. @type {Record<Kind, (id: string, name: string) => string>} */
+const PAGES_OF = {
+  experiment: (id) => href(`experiments/${id}`),
+  trial: (id) => href(`trials/${id}`),
+  project: (id) => href(`projects/${id}/experiments`),
+  workspace: (id) => href(`workspaces/${id}`),
+  model: (id) => href(`models/${id}`),
+  template: (_, name) => href("templates", { name }),
+  task: (id) => href(`tasks/${encodeURIComponent(id)}/logs`),
+  user: (id) => href(`admin/users/${id}`),
+  pool: (id) => href(`queue/${encodeURIComponent(id)}`),
+  agent: (id) => href(`agents/${encodeURIComponent(id)}`),
+};
+
+/** @param {Kind} kind @param {string} id @param {string} [name] */
+export function pageOf(kind, id, name = "") {
+  return PAGES_OF[kind](id, name);
+}
+
+/** The page of what a task is of. @param {string} taskId */
+export function taskHref(taskId) {
+  const experiment = /^(\d+)\./.exec(taskId)?.[1];
+  return experiment ? pageOf("experiment", experiment) : pageOf("task", taskId);
+}

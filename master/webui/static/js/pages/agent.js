@@ -6,12 +6,13 @@ import { stateName } from "../format.js";
 import { component, h } from "../html.js";
 import { useLive } from "../live.js";
 import { NOT_KNOWN, useRights } from "../rights.js";
+import { taskHref } from "../places.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { Facts } from "../widgets/facts.js";
 import { moment } from "../widgets/moment.js";
 import { pending } from "../widgets/page.js";
-import { agentState, slotState, taskHref } from "../widgets/slot_map.js";
+import { agentState, slotState } from "../widgets/slot_map.js";
 import { State } from "../widgets/state.js";
 import { AgentActions } from "./agent_actions.js";
 

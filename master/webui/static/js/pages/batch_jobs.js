@@ -52,13 +52,22 @@ const COLUMNS = [
     isNumber: true,
     cell: (one) => h("span", { title: one.nodeNames.join(", ") || "It has none yet" }, one.nodes),
   },
-  { id: "slots", title: "Slots", width: "60px", isNumber: true, isMinor: true, cell: (one) => one.slots },
+  {
+    id: "slots",
+    title: "Slots",
+    width: "60px",
+    isNumber: true,
+    isMinor: true,
+    hint: "Of all its nodes",
+    cell: (one) => one.slots,
+  },
   {
     id: "walltime",
     title: "Walltime",
     width: "100px",
     isNumber: true,
     isMinor: true,
+    hint: "For which it was asked for",
     cell: (one) => (one.walltimeS === null ? "the site's" : duration(one.walltimeS)),
   },
   {

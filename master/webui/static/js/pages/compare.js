@@ -134,7 +134,12 @@ const Runs = component(
           hint: "Of the trial, or of the best one",
           cell: ({ trial }) => trial?.totalBatchesProcessed ?? "",
         },
-        { title: "Duration", isNumber: true, cell: ({ experiment }) => duration(experiment.duration) },
+        {
+          title: "Duration",
+          isNumber: true,
+          hint: "Of the experiment, from its start to its end, or to now",
+          cell: ({ experiment }) => duration(experiment.duration),
+        },
         {
           title: "Cost",
           isNumber: true,

@@ -5,17 +5,17 @@ import { api, number, ok } from "../api.js";
 import { duration, percent, shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { bind } from "../keys.js";
-import { useLive } from "../live.js";
 import { choose, href } from "../router.js";
 import { Command } from "../widgets/command.js";
 import { moment } from "../widgets/moment.js";
+import { Heading } from "../widgets/page.js";
 import { State } from "../widgets/state.js";
 import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
 import { CompareButton } from "./compare_button.js";
 import { Actions } from "./experiment_actions.js";
 import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
-import { ProjectHead } from "./project_head.js";
+import { ProjectHead, useProject } from "./project_head.js";
 import { ViewMenu } from "./saved_views.js";
 
 /** @typedef {import("../store.js").Schemas["ListedExperiment"]} Row */
@@ -42,6 +42,7 @@ const COLUMNS = [
     width: "80px",
     sort: "progress",
     isNumber: true,
+    hint: "Of all training that its search plans",
     cell: ({ experiment }) => percent(number(experiment.progress)),
   },
   {
@@ -50,6 +51,7 @@ const COLUMNS = [
     width: "70px",
     sort: "trials",
     isNumber: true,
+    hint: "Made so far",
     cell: ({ experiment }) => experiment.numTrials,
   },
   {
@@ -119,6 +121,7 @@ const COLUMNS = [
     width: "100px",
     sort: "checkpoints",
     isNumber: true,
+    hint: "Whose files are there",
     isMinor: true,
     cell: ({ experiment }) => value(experiment.checkpointCount),
   },
@@ -157,7 +160,6 @@ export default component(
       const found = await ok(api.GET("/api/v1/windlass/experiments/ids", { params: { query: asked } }));
       setSelected(new Set(found.ids));
     };
-    useEffect(() => void (document.title = `${title} · Windlass`), [title]);
     useEffect(
       () =>
         bind({
@@ -171,14 +173,14 @@ export default component(
     return h(
       "section",
       { class: "full" },
-      h(
-        "div",
-        { class: "title" },
-        h("h1", null, title),
-        h("a", { href: href("new", { project: project || null }) }, "New experiment"),
-        ListBar({ chosen, words: known, onColumns: chooseColumns }),
-        ViewMenu({ list: "experiments", chosen, project: live.data }),
-      ),
+      Heading({
+        title,
+        children: [
+          h("a", { key: "new", href: href("new", { project: project || null }) }, "New experiment"),
+          ListBar({ key: "bar", chosen, words: known, onColumns: chooseColumns }),
+          ViewMenu({ key: "views", list: "experiments", chosen, project: live.data }),
+        ],
+      }),
       UnderBar({
         chosen,
         error: problem,
@@ -223,12 +225,3 @@ export default component(
     );
   },
 );
-
-/** @param {number} project 0: none */
-function useProject(project) {
-  return useLive(`workspaces: project ${project}`, async (signal) =>
-    project
-      ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project
-      : null,
-  );
-}

@@ -31,7 +31,7 @@ const KINDS = {
 
 /** @param {string} word @returns {Kind | undefined} */
 function kindOf(word) {
-  return word in KINDS ? /** @type {Kind} */ (word) : undefined;
+  return Object.hasOwn(KINDS, word) ? /** @type {Kind} */ (word) : undefined;
 }
 
 /** @param {Decision} one */
@@ -74,8 +74,24 @@ const COLUMNS = [
     hint: "Of its machines, by price alone",
     cell: (one) => (one.machines ? usd(one.usdPerHour, 2) : ""),
   },
-  { id: "machines", title: "Machines", width: "80px", isNumber: true, isMinor: true, cell: (one) => one.machines },
-  { id: "runs", title: "Runs", width: "60px", isNumber: true, isMinor: true, cell: (one) => one.runs },
+  {
+    id: "machines",
+    title: "Machines",
+    width: "80px",
+    isNumber: true,
+    isMinor: true,
+    hint: "Of this offer",
+    cell: (one) => one.machines,
+  },
+  {
+    id: "runs",
+    title: "Runs",
+    width: "60px",
+    isNumber: true,
+    isMinor: true,
+    hint: "For which it was decided",
+    cell: (one) => one.runs,
+  },
   {
     id: "times",
     title: "Times",

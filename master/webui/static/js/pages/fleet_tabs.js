@@ -1,8 +1,8 @@
 // What pages of machines and money have in common: their title and the way from one to the next.
 
-import { useEffect } from "../../vendor/hooks.js";
 import { component, h } from "../html.js";
 import { href } from "../router.js";
+import { Heading } from "../widgets/page.js";
 import { Tabs } from "../widgets/tabs.js";
 
 const TABS = /** @type {const} */ ([
@@ -24,14 +24,12 @@ export const FleetPage = component(
    * @param {import("../html.js").Children} [props.controls]
    * @param {import("../html.js").Children} props.children
    */
-  ({ current, title, controls, children }) => {
-    useEffect(() => void (document.title = `${title} · Windlass`), [title]);
-    return h(
+  ({ current, title, controls, children }) =>
+    h(
       "section",
       { class: "full" },
-      h("div", { class: "title" }, h("h1", null, title), controls),
+      Heading({ title, children: controls }),
       Tabs({ label: "Machines and money", tabs: TABS.map((tab) => ({ ...tab, href: href(tab.id) })), current }),
       children,
-    );
-  },
+    ),
 );

@@ -1,20 +1,18 @@
 // One resource pool: its jobs, how it was used, how it is set up, whose it is: `resourcepool/NAME`.
 
-import { useEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { useLive } from "../live.js";
 import { href } from "../router.js";
 import { Command } from "../widgets/command.js";
-import { pending } from "../widgets/page.js";
+import { Heading, pending } from "../widgets/page.js";
 import { Table } from "../widgets/table.js";
 import { Tabs } from "../widgets/tabs.js";
-import { useWindows } from "../widgets/windows.js";
 import { PoolBindings } from "./pool_bindings.js";
 import { PoolConfiguration } from "./pool_configuration.js";
 import { PoolStatistics } from "./pool_statistics.js";
-import { COLUMNS } from "./queue.js";
+import { COLUMNS, SlotsUsed, useJobs } from "./queue.js";
 
 /** @typedef {import("../store.js").Schemas["ResourcePool"]} Pool */
 
@@ -27,9 +25,14 @@ const TITLES = /** @type {const} */ ({
 });
 /** @typedef {keyof typeof TITLES} Tab */
 
+/** @type {import("../store.js").Schemas["JobState"][]} */
+const ACTIVE = ["STATE_SCHEDULED", "STATE_SCHEDULED_BACKFILLED"];
+/** @type {import("../store.js").Schemas["JobState"][]} */
+const QUEUED = ["STATE_QUEUED"];
+
 /** @param {string | undefined} word @returns {Tab} */
 function tabOf(word) {
-  return word !== undefined && word in TITLES ? /** @type {Tab} */ (word) : "active";
+  return word !== undefined && Object.hasOwn(TITLES, word) ? /** @type {Tab} */ (word) : "active";
 }
 
 export default component(
@@ -39,14 +42,13 @@ export default component(
     const { data, error, refresh } = useLive("cluster: names of pools", (signal) =>
       ok(api.GET("/api/v1/resource-pools", { signal })),
     );
-    useEffect(() => void (document.title = `Pool ${name} · Windlass`), [name]);
     if (!data) return pending({ error, refresh });
     const pool = data.resourcePools.find((one) => one.name === name);
     if (!pool) {
       return h(
         "section",
         null,
-        h("h1", null, "Resource pool"),
+        Heading({ title: `Pool ${name}` }),
         h("p", { class: "empty" }, `There is no pool ${name}.`),
         h("p", null, h("a", { href: href("clusters") }, "All pools")),
       );
@@ -63,16 +65,7 @@ const Shown = component(
     return h(
       "section",
       { class: "full" },
-      h(
-        "div",
-        { class: "title" },
-        h("h1", null, `Pool ${pool.name}`),
-        h(
-          "span",
-          { class: "note", title: "Slots of its agents that are connected and enabled, and how many of them are held" },
-          `${pool.slotsUsed} of ${pool.slotsAvailable} slots used on ${pool.numAgents} agents`,
-        ),
-      ),
+      Heading({ title: `Pool ${pool.name}`, children: SlotsUsed({ pool }) }),
       Tabs({ label: "Parts of the pool", tabs, current: tab }),
       part(pool, tab),
     );
@@ -90,19 +83,7 @@ function part(pool, tab) {
 const Jobs = component(
   /** @param {{ pool: Pool, isActive: boolean }} props */
   ({ pool, isActive }) => {
-    const source = useWindows(`queue: ${pool.name} ${isActive}`, async (offset, limit, signal) => {
-      /** @type {("STATE_SCHEDULED" | "STATE_SCHEDULED_BACKFILLED" | "STATE_QUEUED")[]} */
-      const states = isActive ? ["STATE_SCHEDULED", "STATE_SCHEDULED_BACKFILLED"] : ["STATE_QUEUED"];
-      const query = { resourcePool: pool.name, states, offset, limit };
-      const found = await ok(api.GET("/api/v1/job-queues-v2", { params: { query }, signal }));
-      return {
-        rows: found.jobs.map((one, at) => ({
-          position: offset + at + 1,
-          job: "full" in one ? one.full : one.limited,
-        })),
-        total: found.pagination.total,
-      };
-    });
+    const source = useJobs(pool.name, isActive ? ACTIVE : QUEUED);
     return group(
       Table({
         label: isActive ? "Jobs with slots" : "Jobs that wait",

@@ -58,7 +58,7 @@ export const PoolStatistics = component(
       Facts({
         facts: [
           ["Waiting now", data.queue?.queuedCount ?? null, "Jobs that hold no slots"],
-          ["With slots now", data.queue?.scheduledCount ?? null],
+          ["With slots now", data.queue?.scheduledCount ?? null, "Jobs that hold slots"],
         ],
       }),
       ShortTable({

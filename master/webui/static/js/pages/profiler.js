@@ -90,6 +90,7 @@ const Charts = component(
           LineChart({
             key: name,
             title: TITLES[name]?.title ?? name,
+            hint: `A line for each machine, or GPU: means of ${POINTS} parts of the time, since the first measurement`,
             xLabel: "minutes",
             series: series.filter((one) => one.name === name).map((one) => drawn(one, start)),
           }),

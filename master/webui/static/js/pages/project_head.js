@@ -18,6 +18,13 @@ const TABS = /** @type {const} */ ([
   ["notes", "Notes"],
 ]);
 
+/** @param {number} id 0: of none */
+export function useProject(id) {
+  return useLive(`workspaces: project ${id}`, async (signal) =>
+    id ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id } }, signal }))).project : null,
+  );
+}
+
 export const ProjectHead = component(
   /** @param {{ project: Project, current: string, done: () => void }} props */
   ({ project, current, done }) =>

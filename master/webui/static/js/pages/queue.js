@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
-import { shell } from "../format.js";
+import { count, shell } from "../format.js";
 import { component, group, h } from "../html.js";
 import { bind } from "../keys.js";
 import { useLive } from "../live.js";
@@ -70,6 +70,33 @@ export function typeName(type) {
   return type.replace("TYPE_", "").toLowerCase().replaceAll("_", " ");
 }
 
+/**
+ * Jobs of a pool in their order.
+ *
+ * @param {string} pool
+ * @param {Schemas["JobState"][]} [states] none: any
+ */
+export function useJobs(pool, states = []) {
+  return useWindows(`queue: ${pool} ${states.join()}`, async (offset, limit, signal) => {
+    const query = { resourcePool: pool, states, offset, limit };
+    const found = await ok(api.GET("/api/v1/job-queues-v2", { params: { query }, signal }));
+    return {
+      rows: found.jobs.map((one, at) => ({ position: offset + at + 1, job: "full" in one ? one.full : one.limited })),
+      total: found.pagination.total,
+    };
+  });
+}
+
+export const SlotsUsed = component(
+  /** @param {{ pool: Pool }} props */
+  ({ pool }) =>
+    h(
+      "span",
+      { class: "note", title: "Slots of its agents that are connected and enabled, and how many of them are held" },
+      `${pool.slotsUsed} of ${pool.slotsAvailable} slots used on ${count(pool.numAgents, "agent")}`,
+    ),
+);
+
 export default component(
   /** @param {import("../routes.js").PageProps} props */
   ({ params }) => {
@@ -97,17 +124,7 @@ export default component(
 const Queue = component(
   /** @param {{ pool: Pool, pools: Pool[] }} props */
   ({ pool, pools }) => {
-    const source = useWindows(`queue: ${pool.name}`, async (offset, limit, signal) => {
-      const query = { resourcePool: pool.name, offset, limit };
-      const found = await ok(api.GET("/api/v1/job-queues-v2", { params: { query }, signal }));
-      return {
-        rows: found.jobs.map((one, at) => ({
-          position: offset + at + 1,
-          job: "full" in one ? one.full : one.limited,
-        })),
-        total: found.pagination.total,
-      };
-    });
+    const source = useJobs(pool.name);
     const chosen = address.value.query.get("job") ?? "";
     useLayoutEffect(() => bind({ Escape: () => choose({ job: "" }) }), []);
     return h(
@@ -126,11 +143,7 @@ const Queue = component(
           },
           pools.map((one) => h("option", { key: one.name, value: one.name }, one.name)),
         ),
-        h(
-          "span",
-          { class: "note", title: "Slots of its agents that are connected and enabled, and how many of them are held" },
-          `${pool.slotsUsed} of ${pool.slotsAvailable} slots used on ${pool.numAgents} agents`,
-        ),
+        SlotsUsed({ pool }),
       ),
       Table({
         label: `Queue of ${pool.name}`,

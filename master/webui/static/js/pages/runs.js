@@ -5,7 +5,6 @@ import { api, number, ok } from "../api.js";
 import { duration, shell, value } from "../format.js";
 import { component, h } from "../html.js";
 import { bind } from "../keys.js";
-import { useLive } from "../live.js";
 import { choose, href } from "../router.js";
 import { BulkActions } from "../widgets/bulk.js";
 import { Command } from "../widgets/command.js";
@@ -16,7 +15,7 @@ import { Table } from "../widgets/table.js";
 import { useWindows } from "../widgets/windows.js";
 import { CompareButton } from "./compare_button.js";
 import { chosenOfList, columnsOf, isOfFilter, ListBar, sortOf, UnderBar, useWords } from "./lists.js";
-import { ProjectHead } from "./project_head.js";
+import { ProjectHead, useProject } from "./project_head.js";
 import { RUN_ACTIONS } from "./run_actions.js";
 import { ViewMenu } from "./saved_views.js";
 
@@ -71,6 +70,7 @@ const COLUMNS = [
     width: "100px",
     sort: "checkpoints",
     isNumber: true,
+    hint: "Whose files are there",
     isMinor: true,
     cell: (run) => run.checkpointCount,
   },
@@ -121,11 +121,7 @@ export default component(
       const query = { projectId: project };
       return (await ok(api.GET("/api/v1/windlass/runs/words", { params: { query }, signal }))).words;
     });
-    const live = useLive(`workspaces: project ${project}`, async (signal) =>
-      project
-        ? (await ok(api.GET("/api/v1/projects/{id}", { params: { path: { id: project } }, signal }))).project
-        : null,
-    );
+    const live = useProject(project);
     const chooseColumns = () => {
       known.want();
       setChoosing(true);

@@ -161,7 +161,7 @@ function columnsOf(search, link) {
     { title: "Rung", cell: (rung) => `Rung ${rung.rung}` },
     {
       title: "At",
-      hint: `Training at which trials are ranked there`,
+      hint: "Training at which trials are ranked there",
       cell: (rung) => `${rung.units} ${search.timeMetric}`,
     },
     {

@@ -92,9 +92,9 @@ const Overview = component(
     /** @type {import("../widgets/facts.js").Fact[]} */
     const facts = [
       ["Progress", percent(number(trial.progress))],
-      ["Steps", trial.totalBatchesProcessed],
-      ["Best metric", value(number(trial.searcherMetricValue))],
-      ["Restarts", trial.restarts],
+      ["Steps", trial.totalBatchesProcessed, "Completed, as training code reported"],
+      ["Best metric", value(number(trial.searcherMetricValue)), "The best value of the searcher's metric"],
+      ["Restarts", trial.restarts, "After failures of its own"],
       ["Started", moment(trial.startTime)],
       ["Ended", moment(trial.endTime)],
       ["Slot time", duration(trial.wallClockTime), "Slots held, times how long"],

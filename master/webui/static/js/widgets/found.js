@@ -3,27 +3,14 @@
 import { useEffect, useState } from "../../vendor/hooks.js";
 import { api, ok } from "../api.js";
 import { plain } from "../format.js";
-import { go, href } from "../router.js";
+import { pageOf } from "../places.js";
+import { go } from "../router.js";
 
 /** @typedef {import("../store.js").Schemas["FoundThing"]} Found */
 /** @typedef {import("./palette.js").Entry} Entry */
 
 const WAIT_MS = 150;
 const MOST = 30;
-
-/** @type {Record<Found["kind"], (id: string, name: string) => string>} */
-const PAGES = {
-  experiment: (id) => href(`experiments/${id}`),
-  trial: (id) => href(`trials/${id}`),
-  project: (id) => href(`projects/${id}/experiments`),
-  workspace: (id) => href(`workspaces/${id}`),
-  model: (id) => href(`models/${id}`),
-  template: (_, name) => href("templates", { name }),
-  task: (id) => href(`tasks/${encodeURIComponent(id)}/logs`),
-  user: (id) => href(`admin/users/${id}`),
-  pool: (id) => href(`queue/${encodeURIComponent(id)}`),
-  agent: (id) => href(`agents/${encodeURIComponent(id)}`),
-};
 
 /**
  * Asked when one has stopped typing.
@@ -65,6 +52,6 @@ function entryOf({ kind, id, name, detail }) {
   return {
     title: plain(isNumbered ? `${id} ${name}` : name || id),
     note: plain(kind === "task" ? detail.toLowerCase() : [kind, detail].filter(Boolean).join(" · ")),
-    act: () => go(PAGES[kind](id, name)),
+    act: () => go(pageOf(kind, id, name)),
   };
 }

@@ -1,9 +1,8 @@
 // The slots of an agent as squares by the state of what runs on them, with symbol, word and tool tip.
 
-import { component, h } from "../html.js";
-import { href } from "../router.js";
+import { classes, component, h } from "../html.js";
+import { taskHref } from "../places.js";
 import { STATES } from "../states.js";
-import { classes } from "../html.js";
 
 /** @typedef {import("../store.js").Schemas} Schemas */
 /** @typedef {Record<string, Schemas["AllocationSummary"]>} Summaries By allocation. */
@@ -26,12 +25,6 @@ export function agentState(agent) {
   if (!agent.connected) return "AWAY";
   if (agent.draining) return "DRAINING";
   return agent.enabled ? "ENABLED" : "DISABLED";
-}
-
-/** The page of what a task is of. @param {string} taskId */
-export function taskHref(taskId) {
-  const experiment = /^(\d+)\./.exec(taskId)?.[1];
-  return experiment ? href(`experiments/${experiment}`) : href(`tasks/${encodeURIComponent(taskId)}/logs`);
 }
 
 export const SlotMap = component(

@@ -46,6 +46,7 @@ NEVER_GRANTED = {
     "experiments_continue_": "no generated id is that of an experiment that has ended",
     "experiments_metric_names": "no generated id is that of an experiment",
     "experiments_model_file": "no generated path is that of a file",
+    "lists_remove_view": "no generated name is that of a view",
     "experiments_preview_search": "no generated configuration is valid",
     "generic_tasks_create": "no generated configuration is valid",
     "master_patch_config": "no generated path is that of a key that can be changed",

@@ -24,7 +24,7 @@ from master.experiments.reports.profiler_series import Series
 router = APIRouter(prefix="/api/v1/windlass/trials", route_class=ApiRoute, tags=["windlass"])
 
 MOST_REPORTS = 20_000
-"""That are read for one answer: of more every second one, third one, and so on."""
+"""That are read for one answer: of more one in two, in three, and so on."""
 
 Points = Annotated[int, Query(ge=2, le=1_000, description="Of each series at most.")]
 
@@ -64,7 +64,7 @@ class ProfileReply(TypedDict):
     until: Timestamp | None
     reports: int
     everyNth: int
-    """1: all reports were read; 2: every second one; and so on."""
+    """1: all reports were read; 2: one of every two that follow each other; and so on."""
     series: list[ProfileSeries]
     idleGpus: list[UnusedGpu]
     """Used less than 5 % in the last ten minutes."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, func, select, tuple_, type_coerce
 
 from master.experiments.reports.metrics import PROFILER_GROUPS
 from master.store import tables
@@ -19,6 +19,10 @@ AT_ONCE = 1_000
 """Values in one IN list: databases have a limit."""
 
 _M, _A = tables.Metric, tables.Allocation
+
+
+_MIXER, _PRIME = 1_103_515_245, 2**31 - 1
+"""The products stay below 2**63."""
 
 
 class RunTime(NamedTuple):
@@ -111,12 +115,12 @@ class MetricQueries:
     async def sampled_profile(
         self, trial_id: int, every: int
     ) -> AsyncGenerator[Sequence[tables.Metric], None]:
-        """Of each profiler group the first report, then every so many; some at a time."""
+        """Of each profiler group the first report, then one of every so many; some at a time."""
         number = func.row_number().over(partition_by=_M.group, order_by=_M.id)
-        numbered = (
-            select(_M.id, (number - 1).label("number")).where(*_profiled(trial_id)).subquery()
-        )
-        chosen = select(numbered.c.id).where(numbered.c.number % every == 0)
+        from_zero = type_coerce(number - 1, BigInteger).label("number")
+        numbered = select(_M.id, from_zero).where(*_profiled(trial_id)).subquery()
+        at = numbered.c.number
+        chosen = select(numbered.c.id).where(at % every == _scattered(at // every, every))
         ids = await self._store.read(chosen.order_by(numbered.c.id))
         for start in range(0, len(ids), AT_ONCE):
             yield await self._store.read(select(_M).where(_M.id.in_(ids[start : start + AT_ONCE])))
@@ -156,6 +160,12 @@ class MetricQueries:
                     seconds = max(0.0, ((row.ended_at or now) - row.started_at).total_seconds())
                     found[row.task_id] = found.get(row.task_id, 0.0) + seconds
         return found
+
+
+def _scattered(block: ColumnElement[int], size: int) -> ColumnElement[int]:
+    """A place in each block, as if by chance: agents report in turn, and one in every so many would leave some out."""
+    mixed = (block * _MIXER) % _PRIME
+    return ((mixed * mixed) % _PRIME) % size
 
 
 def _profiled(trial_id: int) -> tuple[ColumnElement[bool], ...]:

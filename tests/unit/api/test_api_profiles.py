@@ -57,6 +57,25 @@ async def test_of_very_many_reports_some_of_each_group_are_read(
     assert {one["readings"] for one in found["series"]} == {4}
 
 
+async def test_agents_that_report_in_turn_are_all_among_some_reports(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "MOST_REPORTS", 40)
+    await world.add_agent()
+    experiment = await world.create()
+    await world.run_of(experiment)
+    trial = world.trial_id(experiment)
+    for number in range(80):
+        measured = {f"node-{number % 2}": {"GPU": {"gpu_util": float(number % 2)}}}
+        await world.report(trial, "gpu", 0, **measured)
+        world.clock.advance(1)
+    found = await world.ok("GET", f"/api/v1/windlass/trials/{trial}/profile")
+    assert found["everyNth"] == 2
+    readings = {one["agentId"]: one["readings"] for one in found["series"]}
+    assert sum(readings.values()) == 40
+    assert min(readings["node-0"], readings["node-1"]) >= 10
+
+
 async def test_without_a_profiler_there_is_nothing(world: ApiWorld) -> None:
     trial = world.trial_id(await world.create())
     found = await world.ok("GET", f"/api/v1/windlass/trials/{trial}/profile")

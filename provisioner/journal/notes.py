@@ -107,7 +107,7 @@ class Notes:
         launches: tuple[str, ...] = (),
         starts: tuple[str, ...] = (),
     ) -> None:
-        runs = frozenset(chain.from_iterable(claims))
+        runs = tuple(dict.fromkeys(chain.from_iterable(claims)))  # in one order in every process
         machines = len(claims)
         what = f"{'starting' if starts else 'launching'} {machines} x {offer_name(offer)}"
         whole = count(len(runs), "run") if runs else "machines that the pool keeps ready"
@@ -131,7 +131,7 @@ class Notes:
             launches=launches,
             instances=starts,
         )
-        self._add(_with_weighed(entry, weighed_for(weighing.considered, runs)))
+        self._add(_with_weighed(entry, weighed_for(weighing.considered, frozenset(runs))))
 
     def _ended(self) -> None:
         groups: dict[tuple[str, str], list[InstanceRecord]] = {}

@@ -23,7 +23,7 @@ from provisioner.journal.records import (
 
 KEPT_S = 90 * 86_400.0
 """An entry goes so long after it was last added to."""
-AT_ONCE = 1_000
+IDS_AT_ONCE = 1_000
 """Ids in one query."""
 _D, _S, _T = FleetDecision, FleetDecisionSubject, Task
 _SORTS = {"last": _D.last_at}
@@ -81,8 +81,8 @@ class DecisionQueries:
             return frozenset(job_ids)
         shown: set[str] = set()
         ids = sorted(job_ids)
-        for start in range(0, len(ids), AT_ONCE):
-            here = _T.job_id.in_(ids[start : start + AT_ONCE])
+        for start in range(0, len(ids), IDS_AT_ONCE):
+            here = _T.job_id.in_(ids[start : start + IDS_AT_ONCE])
             known = (here, *task_visible(_T.id, visible))
             shown.update(await self._store.read(select(_T.job_id).where(*known).distinct()))
         return frozenset(shown)

@@ -136,7 +136,7 @@ async def test_anything_is_found_by_keys_alone(
     config = SINGLE.replace("name: tiny", f"name: '{HOSTILE}'")
     hostile = await served.world.create(config, activate=False)
     page = await visitor.open("experiments")
-    await page.get_by_label("Name contains").focus()
+    await page.get_by_label("Filter", exact=True).focus()
     await page.keyboard.press("Control+k")
     palette = page.get_by_role("dialog", name="Go to")
     entry = palette.get_by_role("combobox")

@@ -76,7 +76,9 @@ export const SearchForm = component(
     const take = () => onWanted({ text: input.current?.value ?? "", isRegex: box.current?.checked ?? false });
     useEffect(() => {
       if (input.current) input.current.value = wanted.text;
-    }, [wanted.text]);
+      // Not as a property: that would be set again whenever the page is drawn, before it is taken.
+      if (box.current) box.current.checked = wanted.isRegex;
+    }, [wanted.text, wanted.isRegex]);
     return h(
       "form",
       {
@@ -97,7 +99,7 @@ export const SearchForm = component(
       h(
         "label",
         { title: "In the syntax of RE2" },
-        h("input", { ref: box, type: "checkbox", checked: wanted.isRegex, onChange: () => wanted.text && take() }),
+        h("input", { ref: box, type: "checkbox", onChange: () => wanted.text && take() }),
         " regex",
       ),
       h("button", { type: "submit", class: "plain" }, "Search"),

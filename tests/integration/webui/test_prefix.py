@@ -58,6 +58,7 @@ async def test_a_one_time_code_opens_a_browser_that_is_logged_in(tmp_path: Path)
         code = (await world.ok("POST", "/api/v1/windlass/login-codes", {}))["code"]
         base = f"http://127.0.0.1:{port}{PREFIX}/"
         async with visit(base) as visitor:
+            await visitor.page.goto("about:blank")
             await visitor.context.clear_cookies()
             to_page = f"login?redirect=%2Fdet%2Fexperiments%2F{id_}"
             page = await visitor.open(f"{to_page}#code={code}")

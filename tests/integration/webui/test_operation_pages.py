@@ -108,6 +108,7 @@ async def test_jobs_are_moved_by_keys_and_get_priorities(
     await expect(row(page, "1 · later")).to_be_visible()
     assert (await queued(world))[0] == second
     await page.goto(page.url.replace(second, first))
+    await expect(page.get_by_role("toolbar")).to_be_visible()
     await page.keyboard.press("p")
     dialog = page.get_by_role("dialog", name="Priority of")
     await dialog.get_by_label("Priority").fill("7")

@@ -189,9 +189,16 @@ class AuthService:
         """
         return self._session_codes.issue(by.user_id, _session_of(by), token)[0]
 
-    def session_of_code(self, code: str) -> str:
-        """The token of the session, once. Raises Unauthenticated."""
-        return self._session_codes.redeem(code).token
+    def session_of_code(self, code: str, *, before: str = "") -> str:
+        """The token of the session, once. `before`: the token that the browser had.
+
+        Raises Unauthenticated, Conflict (the browser is logged in as another user).
+        """
+        return self._session_codes.redeem(code, in_place_of=self._user_of_session(before)).token
+
+    def _user_of_session(self, token: str) -> int | None:
+        session = self._sessions.use(token_hash(token), self._clock.now()) if token else None
+        return session.user_id if session is not None else None
 
     async def login_with_code(
         self, code: str, *, before: str = "", address: str = ""
@@ -201,8 +208,7 @@ class AuthService:
         `before`: the token that the browser had. Raises Unauthenticated, PermissionDenied (inactive), Conflict (the
         browser is logged in as another user).
         """
-        session = self._sessions.use(token_hash(before), self._clock.now()) if before else None
-        issued = self._login_codes.redeem(code, in_place_of=session.user_id if session else None)
+        issued = self._login_codes.redeem(code, in_place_of=self._user_of_session(before))
 
         async def open_session() -> tuple[str, User]:
             found = self._sessions.by_id(issued.session_id)

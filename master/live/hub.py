@@ -3,7 +3,7 @@
 Told is that there is news, never what it is: pages ask the REST API, whose rules alone decide what they get. Nor may
 somebody learn that a thing is there, or changes, which they may not see: the right to it is asked for when it is
 followed, and again, of where it is now and where it was, each time before something is told. A client whose rights have
-changed is told of all that it follows.
+changed is told to ask again for all that it follows.
 """
 
 from __future__ import annotations

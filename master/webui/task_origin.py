@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from master.api.access import Caller, token_in
+from master.api.access import COOKIE, Caller, token_in
 from master.api.http.middleware import PROXY
 from master.api.permits import OWN, permit, public
 from master.api.proxy.task_origin import ENTER, LEAVE
@@ -37,7 +37,8 @@ async def enter(request: Request, api: TheApi, code: str = "", to: str = "") -> 
     """The same session, which reaches services alone here."""
     origin, service = _origin(api), _service(to)
     try:
-        token = api.services.auth.session_of_code(code)
+        before = request.cookies.get(COOKIE, "")
+        token = api.services.auth.session_of_code(code, before=before)
     except Unauthenticated:
         return _moved(f"{api.services.master_url}{LEAVE}?{urlencode({'to': service})}")
     response = _moved(f"{origin}{service}")

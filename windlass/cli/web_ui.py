@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import typer
 from platformdirs import user_cache_path
 
-from windlass.base.network import parse_address
+from windlass.base.network import is_loopback
 from windlass.base.ssh_forward import ssh_line
 from windlass.cli.connect import client_for
 from windlass.cli.interactive.web import has_browser
@@ -52,9 +52,7 @@ def forwarding(url: str, environ: Mapping[str, str]) -> str:
     """The line for the user's own computer, where this is a machine that they reached by SSH and the master listens on
     its loopback; else empty."""
     at = urlsplit(url)
-    address = parse_address(at.hostname or "")
-    is_loopback = at.hostname == "localhost" or (address is not None and address.is_loopback)
-    if not environ.get("SSH_CONNECTION") or not is_loopback:
+    if not environ.get("SSH_CONNECTION") or not is_loopback(at.hostname or ""):
         return ""
     port = at.port or (443 if at.scheme == "https" else 80)
     user, host = getpass.getuser(), socket.getfqdn()

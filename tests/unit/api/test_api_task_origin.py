@@ -49,6 +49,20 @@ async def test_a_login_at_the_master_becomes_one_at_the_origin_of_tasks(world: A
     assert "set-cookie" not in again.headers, "a code is good once"
 
 
+async def test_a_link_puts_nobody_into_the_session_of_another(world: ApiWorld) -> None:
+    """With a second port, both origins have the same cookies."""
+    to_tasks = f"http://master/det/task-login?to={quote(SERVICE, safe='')}"
+    link = (await ask(world, to_tasks, cookie=world.token)).headers["location"]
+    mine = world.token
+    await world.login("determined")
+    assert world.token != mine
+    answer = await ask(world, link, cookie=world.token)
+    assert answer.status_code == 409
+    assert "set-cookie" not in answer.headers
+    entered = await ask(world, link, cookie=mine)
+    assert entered.headers["set-cookie"].startswith(f"auth={mine};")
+
+
 async def test_codes_for_one_purpose_are_none_for_another(world: ApiWorld) -> None:
     code = (await world.ok("POST", "/api/v1/windlass/login-codes", {}))["code"]
     answer = await ask(world, f"{TASKS}/det/enter?code={code}&to={quote(SERVICE)}")

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from master.api.errors import status_of
 from master.api.permits import public
+from master.api.proxy.task_origin import asked
 from master.api.routing import ApiRoute
 from master.webui.assets import ASSETS
 from windlass.base.errors import NotFound, Unauthenticated, WindlassError
@@ -53,12 +54,6 @@ def asked_path(scope: Scope) -> str:
     """As the browser wrote it: a quoted slash is not one of the path's."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     return raw.decode("latin-1")
-
-
-def asked_address(scope: Scope) -> str:
-    """The path with its query."""
-    query: bytes = scope["query_string"]
-    return asked_path(scope) + (f"?{query.decode('latin-1')}" if query else "")
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: object) -> HTMLResponse:
@@ -121,7 +116,7 @@ class _ReadableErrors:
 
 def _error_page(request: Request, error: WindlassError) -> Response:
     if isinstance(error, Unauthenticated):
-        back = quote(asked_address(request.scope), safe="")
+        back = quote(asked(request.scope), safe="")
         return redirect(request, f"det/login?redirect={back}")
     return error_page(request.scope, status_of(error).http, error.message)
 
